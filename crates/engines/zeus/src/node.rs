@@ -140,12 +140,12 @@ impl ZeusNode {
     /// Drops all that an earlier membership of the node knew.
     fn forget(&mut self) {
         let (node, placement) = (self.node, self.placement.clone());
-        let mut empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
-        if self.rows.is_watched() {
-            empty.watch();
-        }
+        let empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
         let (now, view) = (self.now, std::mem::replace(&mut self.view, View::unknown()));
-        *self = ZeusNode { now, view, lease_end: self.lease_end, counters: self.counters, ..empty };
+        let (lease_end, counters) = (self.lease_end, self.counters);
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.clear();
+        *self = ZeusNode { now, view, lease_end, counters, rows, ..empty };
     }
 
     /// The node's lease runs until then, on its clock: without one it shows no rows.

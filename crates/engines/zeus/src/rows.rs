@@ -7,8 +7,10 @@
 //! A deleted row is a tombstone until its version is validated, and then gone; the granule's clock, which is kept beside
 //! its level, remembers it.
 //!
-//! The *structure* of a granule counts how often a row came or went, a tombstone being absent. A transaction that scanned,
-//! or found a row absent, is valid only while it has not changed, as with the node versions of Silo (SOSP'13, §4.6).
+//! The *structure* of a granule changes whenever a row comes or goes, a tombstone being absent. A transaction that scanned,
+//! or found a row absent, is valid only while it has not changed, as with the node versions of Silo (SOSP'13, §4.6). A node
+//! draws the structures of all its granules from one counter: a copy that it discards and receives again, with rows that
+//! came meanwhile, never has the structure that an earlier copy had.
 
 use crate::granule::GranuleId;
 use crate::version::Version;
@@ -66,6 +68,8 @@ pub struct Rows {
     changed: Option<BTreeMap<GranuleId, ChangedRows>>,
     /// How often rows have become valid.
     validations: u64,
+    /// The greatest structure that a granule of this node has had.
+    last_structure: u64,
 }
 
 /// The rows of a granule that have changed.
@@ -101,11 +105,6 @@ impl Rows {
     /// From now on it is noted which granules change.
     pub(crate) fn watch(&mut self) {
         self.changed.get_or_insert_default();
-    }
-
-    /// Whether it is noted which granules change.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.changed.is_some()
     }
 
     /// The record of the granule has changed.
@@ -147,7 +146,14 @@ impl Rows {
     ) {
         self.change_rows(granule, writes);
         let of = self.granules.entry(granule.clone()).or_default();
-        writes.iter().for_each(|write| of.install(write, version, is_valid));
+        let mut has_changed = false;
+        for write in writes {
+            has_changed |= of.install(write, version, is_valid);
+        }
+        if has_changed {
+            self.last_structure += 1;
+            of.structure = self.last_structure;
+        }
     }
 
     /// The slot that wrote `version` is validated: the rows of `writes` whose newest version it is are valid (rule Z15).
@@ -193,8 +199,8 @@ impl Rows {
     pub fn receive(&mut self, granule: &GranuleId, carried: Vec<CarriedRow>) {
         self.change_whole(granule);
         self.validations += 1;
-        let structure = self.granules.get(granule).map_or(0, |of| of.structure + 1);
-        let mut of = GranuleRows { structure, ..GranuleRows::default() };
+        self.last_structure += 1;
+        let mut of = GranuleRows { structure: self.last_structure, ..GranuleRows::default() };
         for CarriedRow { table, key, version, value } in carried {
             of.bytes += key.len() + value.len();
             of.rows.insert((table, key), Row { version, value: Some(value), is_valid: true });
@@ -207,10 +213,19 @@ impl Rows {
         self.change_whole(granule);
         self.granules.remove(granule);
     }
+
+    /// Forgets all rows, and what has changed. What was scanned before is never taken for what comes.
+    pub(crate) fn clear(&mut self) {
+        self.granules.clear();
+        if let Some(changed) = &mut self.changed {
+            changed.clear();
+        }
+    }
 }
 
 impl GranuleRows {
-    /// Changes whenever a row comes or goes; a row that goes leaves a tombstone, whose removal changes nothing.
+    /// Changes whenever a row comes or goes, and with each copy that the node receives; no structure returns. A row that goes
+    /// leaves a tombstone, whose removal changes nothing. 0 before there was a row.
     #[must_use]
     pub fn structure(&self) -> u64 {
         self.structure
@@ -255,26 +270,29 @@ impl GranuleRows {
         self.rows.iter()
     }
 
-    fn install(&mut self, write: &RowWrite, version: Version, is_valid: bool) {
+    /// Says whether a row came or went.
+    fn install(&mut self, write: &RowWrite, version: Version, is_valid: bool) -> bool {
         let place = (write.table, write.key.clone());
         let value_bytes = write.value.as_ref().map_or(0, Bytes::len);
-        match self.rows.get_mut(&place) {
-            Some(row) if row.version >= version => return,
+        let was_there = match self.rows.get_mut(&place) {
+            Some(row) if row.version >= version => return false,
             Some(row) => {
-                self.structure += u64::from(row.value.is_some() != write.value.is_some());
+                let was_there = row.value.is_some();
                 self.bytes -= row.value.as_ref().map_or(0, Bytes::len);
                 *row = Row { version, value: write.value.clone(), is_valid };
+                was_there
             }
             None => {
                 self.bytes += write.key.len();
-                self.structure += u64::from(write.value.is_some());
                 self.rows.insert(place, Row { version, value: write.value.clone(), is_valid });
+                false
             }
-        }
+        };
         self.bytes += value_bytes;
         if is_valid {
             self.remove_tombstone(write);
         }
+        was_there != write.value.is_some()
     }
 
     fn validate(&mut self, write: &RowWrite, version: Version) {
@@ -373,6 +391,21 @@ mod tests {
         assert_eq!((row(&to, "gz"), row(&to, "gx")), (None, row(&from, "gx")));
         to.discard(&granule());
         assert!(to.granule(&granule()).is_none());
+    }
+
+    #[test]
+    fn no_structure_of_a_copy_returns_with_the_next() {
+        let (mut from, mut to) = (Rows::default(), Rows::default());
+        from.apply(&granule(), &[write("gx", Some("x"))], version(1), true);
+        to.receive(&granule(), from.carried(&granule()));
+        let scanned = to.granule(&granule()).map(GranuleRows::structure);
+        to.discard(&granule());
+        from.apply(&granule(), &[write("gy", Some("y"))], version(2), true);
+        to.receive(&granule(), from.carried(&granule()));
+        assert_ne!(to.granule(&granule()).map(GranuleRows::structure), scanned);
+        to.clear();
+        to.receive(&granule(), Vec::new());
+        assert!(to.granule(&granule()).map(GranuleRows::structure) > scanned);
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! cluster nodes=N [workers=N] [copied=N]         directory: n0, n1, n2; copied in parts of so many records
 //! want NODE TICKET [own=a,b] [read=c] [born=MS]  release NODE TICKET       got NODE TICKET
 //! commit NODE TAG [put=a/x:1] [delete=a/x] [touch=b] [worker=N] [born=MS]  touch: scans of granules
+//!        [reads=NAME]                            reads: what was looked at or scanned under this name
 //! look NODE NAME KEY…                            check NODE NAME           (a read-only transaction)
+//! scan NODE NAME GRANULE…
 //! leave NODE GRANULE                             drop-reader NODE GRANULE READER
 //! deliver [FILTER…]   lose [FILTER…]   repeat [FILTER…]   (from= to= kind= count=)
 //! settle              reverse          wait MICROSECONDS
@@ -21,12 +23,13 @@ use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
 use shoal_types::{NodeId, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
-use shoal_zeus::rows::RowWrite;
+use shoal_zeus::rows::{RowKey, RowWrite};
 use shoal_zeus::{
     GranuleId, Level, LocalCommit, ReadOutcome, ReadSet, RequestKind, ScannedGranule, Ticket, Want,
     ZeusOptions, ZeusPlantedBug,
 };
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::time::Duration;
 
@@ -44,6 +47,19 @@ fn nodes(words: &Words<'_>, name: &str) -> Vec<NodeId> {
     list(words, name).iter().map(|node| NodeId(node.parse().expect("a number"))).collect()
 }
 
+/// What a read finds, as a trace has it.
+fn shown<R>(found: ReadOutcome<R>, text: impl FnOnce(R) -> String) -> String {
+    match found {
+        ReadOutcome::Shown(found) => text(found),
+        ReadOutcome::Pending => "pending".to_owned(),
+        ReadOutcome::NoLevel => "no level".to_owned(),
+    }
+}
+
+fn key(name: &str) -> RowKey {
+    (T, Bytes::copy_from_slice(name.as_bytes()))
+}
+
 fn granule_of(key: &str) -> GranuleId {
     granule(&key[..1])
 }
@@ -55,7 +71,7 @@ impl Script {
         match first {
             "want" | "release" | "got" => self.transaction(first, &words),
             "commit" => self.commit(&words),
-            "look" | "check" => self.read_only(first, &words),
+            "look" | "scan" | "check" => self.read_only(first, &words),
             "leave" => self.request(&words, RequestKind::Leave),
             "drop-reader" => self.request(&words, RequestKind::Drop(NodeId(words.number(3)))),
             "deliver" | "lose" | "repeat" => self.messages(first, &words),
@@ -125,12 +141,14 @@ impl Script {
             let of = up.and_then(|node| node.rows().granule(&granule(name)));
             ScannedGranule { granule: granule(name), structure: of.map_or(0, |of| of.structure()) }
         });
+        let scans: Vec<ScannedGranule> = scans.collect();
+        let reads = words.text("reads").map(|name| self.reads[name].clone()).unwrap_or_default();
         let commit = LocalCommit {
             worker: WorkerId(words.named("worker").unwrap_or_default()),
             born: self.born(node, words),
             tag,
-            reads: Vec::new(),
-            scans: scans.collect(),
+            reads: reads.rows().to_vec(),
+            scans: scans.into_iter().chain(reads.scans().iter().cloned()).collect(),
             writes: writes.collect(),
         };
         if commit.writes.is_empty() {
@@ -164,15 +182,22 @@ impl Script {
         }
         let reads = self.reads.entry(name.clone()).or_default();
         let mut lines = Vec::new();
-        for key in &words.plain[3..] {
-            let place = (T, Bytes::copy_from_slice(key.as_bytes()));
-            let found = match reader.get(reads, &granule_of(key), &place) {
-                ReadOutcome::Shown(Some(value)) => value.escape_ascii().to_string(),
-                ReadOutcome::Shown(None) => "absent".to_owned(),
-                ReadOutcome::Pending => "pending".to_owned(),
-                ReadOutcome::NoLevel => "no level".to_owned(),
+        for what in &words.plain[3..] {
+            let found = match command {
+                "scan" => {
+                    let all = (Bound::Unbounded, Bound::Unbounded);
+                    shown(reader.scan(reads, &granule(what), T, all), |rows| {
+                        let rows = rows.iter().map(|(key, value)| {
+                            format!("{}={}", key.escape_ascii(), value.escape_ascii())
+                        });
+                        rows.collect::<Vec<_>>().join(" ")
+                    })
+                }
+                _ => shown(reader.get(reads, &granule_of(what), &key(what)), |value| {
+                    value.map_or("absent".to_owned(), |value| value.escape_ascii().to_string())
+                }),
             };
-            lines.push(format!("{node} {name} {key}: {found}"));
+            lines.push(format!("{node} {name} {what}: {found}"));
         }
         self.cluster.trace.append(&mut lines);
     }
