@@ -169,7 +169,7 @@ impl<E: Engine> Worker<E> {
         let is_known =
             |instance: &Incarnation| *instance == incarnation || (*instance < incarnation && newer);
         if !held.incarnations.get(&from).is_some_and(is_known) {
-            self.strays += 1; // A former process of the node sent it, or one of which this node is not told yet.
+            self.strays += 1; // A former process of the node sent it, or one of which this node does not know yet.
             return;
         }
         let assignment = known.configuration.shard(shard);

@@ -60,7 +60,7 @@ impl Writers {
     /// If it has no table for them.
     pub fn start(cluster: &Cluster, run: u32, pause: Duration) -> Result<Writers, Error> {
         let cluster = cluster.with_deadline(PATIENCE);
-        let table = cluster.table("shoal.chaos")?;
+        let table = cluster.table("chaos.writes")?;
         let began = now();
         let shards = cluster.topology().shards();
         let writers_shared = Arc::new(WritersShared {

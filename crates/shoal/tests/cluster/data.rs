@@ -100,7 +100,7 @@ fn rows_are_written_read_and_deleted_from_the_shell() {
     assert!(error.contains("character 2: an element is expected"), "{error}");
     let tables = local.run_well(&["tables"]);
     assert!(tables.contains("kv") && !tables.contains("shoal."), "{tables}");
-    assert!(local.run_well(&["tables", "--all", "--json"]).contains("shoal.chaos"));
+    assert!(local.run_well(&["tables", "--all", "--json"]).contains("shoal.requests"));
 
     // The table's number, 5, and a key.
     let named: Vec<serde_json::Value> =
