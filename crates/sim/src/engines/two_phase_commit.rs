@@ -9,7 +9,7 @@ use shoal_types::Random;
 use std::time::Duration;
 
 /// Where a round trip takes so long, a stream decides a hundred entries a second in some seeds.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(200);
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(50);
 
 impl Subject for TwoPhaseCommit {
     const BUGS: &'static [(&'static str, TwoPhaseCommitPlantedBug)] = &[
@@ -57,9 +57,9 @@ impl Subject for TwoPhaseCommit {
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
         if round_trip >= LONG_ROUND_TRIP {
-            // Each part is an entry: what one client writes would take a slow stream longer than the run may last.
-            options.part_bytes_max = options.part_bytes_max.max(1 << 10);
-            options.part_writes_max = options.part_writes_max.max(64);
+            // Each part is an entry: what clients write would take a slow stream longer than the run may last (seed 33865351).
+            options.part_bytes_max = options.part_bytes_max.max(16 << 10);
+            options.part_writes_max = options.part_writes_max.max(1 << 10);
         }
         options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
         // In most seeds no transaction is long enough to need slices.
