@@ -136,6 +136,8 @@ planted! {
         pub caught_up_early: bool,
         /// Voters that were replaced go on to vote, and those in their place do not.
         pub keep_former_voters: bool,
+        /// A replica acknowledges entries that its storage does not have yet, and counts them.
+        pub acknowledge_unpersisted: bool,
         /// A leader prepares at a majority where all voters have to promise.
         pub prepare_at_majority: bool,
     }

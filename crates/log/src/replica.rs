@@ -125,6 +125,9 @@ impl<S: StreamStorage> StreamReplica<S> {
     /// The acceptances that may be acknowledged: accepted under the sequence's ballot, and persisted.
     pub fn persisted(&self) -> LogLength {
         let persisted = self.storage.persisted();
+        if self.options.faults.acknowledge_unpersisted {
+            return self.accepted();
+        }
         if persisted.accepted_ballot == self.storage.accepted_ballot() {
             persisted.accepted.min(self.accepted())
         } else {

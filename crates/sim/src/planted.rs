@@ -4,7 +4,8 @@
 //! nothing: then a search records another.
 
 use crate::run::{
-    COMMIT_IDS_FROM, COORDINATORS_FROM, FULL_SEEDS, NODES_FROM, REPLACEMENTS_FROM, TABLES_FROM,
+    COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_SEEDS, NODES_FROM, REPLACEMENTS_FROM,
+    TABLES_FROM,
 };
 use crate::subject::AnyPlantedBug;
 
@@ -115,6 +116,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "leave-early", "M4", STREAMS, 300),
     // Nodes are added and removed in the seeds from 2^28 on.
     ("mako", "admit-removed", "membership", &["assertion"], 300),
+    // Streams are on disks, and all nodes lose power, in the seeds from 2^29 on.
+    ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 100),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 400),
@@ -168,6 +171,7 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("keep-former-voters", REPLACEMENTS_FROM),
     ("leave-early", REPLACEMENTS_FROM),
     ("admit-removed", NODES_FROM),
+    ("acknowledge-unpersisted", DISK_SEEDS.start),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.

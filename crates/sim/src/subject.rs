@@ -57,6 +57,8 @@ pub enum AnyPlantedBug {
     KeepLeadership,
     /// Voters that were replaced go on to vote (M4).
     KeepFormerVoters,
+    /// A replica acknowledges what its disk does not have yet (M4).
+    AcknowledgeUnpersisted,
     /// A voter that is replaced leaves before the added one has caught up (M4).
     LeaveEarly,
     /// A process of a node that was removed is admitted.
@@ -100,6 +102,7 @@ impl AnyPlantedBug {
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
+        ("acknowledge-unpersisted", AnyPlantedBug::AcknowledgeUnpersisted),
         ("leave-early", AnyPlantedBug::LeaveEarly),
         ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
@@ -196,6 +199,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
+        AnyPlantedBug::AcknowledgeUnpersisted => streams.acknowledge_unpersisted = true,
         AnyPlantedBug::LeaveEarly => manager.leave_early = true,
         AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,

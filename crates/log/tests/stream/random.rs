@@ -335,6 +335,12 @@ fn a_forgotten_promise_is_caught() {
 }
 
 #[test]
+fn an_acknowledgement_of_what_is_not_persisted_is_caught() {
+    let faults = StreamPlantedBugs { acknowledge_unpersisted: true, ..Default::default() };
+    assert!(seeds_until_caught(faults) <= 50);
+}
+
+#[test]
 fn the_shortest_sequence_is_caught() {
     let faults = StreamPlantedBugs { adopt_shortest: true, ..StreamPlantedBugs::default() };
     assert!(seeds_until_caught(faults) <= 50);
