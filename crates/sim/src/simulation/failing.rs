@@ -320,6 +320,7 @@ impl<E: Simulated> Simulation<E> {
         if gone_percent > 0
             && self.random.below(100) < u64::from(gone_percent)
             && self.may_forget(node)
+            && !self.is_last_for_clients(node)
         {
             self.work.gone += 1;
             self.gone.insert(node);

@@ -66,17 +66,19 @@ impl<E: Simulated> Simulation<E> {
         Some(ClusterChange::AddNode { name: format!("late{number}"), datacenter, address: None })
     }
 
+    /// Whether no other of the first nodes is left. Clients begin with their addresses: one that has learned of no other node finds
+    /// the cluster only while one of those is there (seeds 268585881, 268745670).
+    pub(super) fn is_last_for_clients(&self, node: NodeId) -> bool {
+        let first = self.topology.nodes().len() as u32;
+        let is_left = |it: NodeId| !self.gone.contains(&it) && self.cluster.is_member(it);
+        node.0 < first && !(0..first).map(NodeId).any(|it| it != node && is_left(it))
+    }
+
     /// A node that holds nothing and may be removed when it is dead: it crashes for good. Or any node, which mostly is refused.
     fn draw_removal(&mut self) -> Option<ClusterChange> {
         let truth = Arc::clone(self.configuration()?);
         let mut members: Vec<NodeId> = truth.topology.members().map(|node| node.id).collect();
-        // Clients begin with the addresses of the first nodes: one that has learned of no other finds the cluster only while
-        // one of those is left (seed 268585881).
-        let first = self.topology.nodes().len() as u32;
-        let is_left = |node: &NodeId| node.0 < first && !self.gone.contains(node);
-        if members.iter().filter(|node| is_left(node)).count() <= 1 {
-            members.retain(|node| !is_left(node));
-        }
+        members.retain(|node| !self.is_last_for_clients(*node));
         if self.random.chance(1, ANY_NODE_ONE_IN) {
             let node = *self.random.pick(&members)?;
             return Some(ClusterChange::RemoveNode { node });
