@@ -3,13 +3,18 @@
 use shoal_types::bulk_load::LoadRow;
 use shoal_types::transaction::transact_again;
 use shoal_types::{Database, Error, Rejected, Result, Scan, TableId, Transaction};
+use std::future::{Future, poll_fn};
 use std::ops::{Bound, Range};
+use std::task::Poll;
 
 /// Rows that one transaction reads.
 const PAGE_ROWS: usize = 512;
 
 /// Rows that one transaction reads by their keys.
-const KEYS_READ: u64 = 256;
+const KEYS_READ: u64 = 16;
+
+/// Transactions that read rows by their keys at the same time: an engine may bring each of these rows from far away.
+const READING: u64 = 16;
 
 /// Rows of one part of a load: small enough to spread over any number of workers.
 const PART_ROWS: u64 = 1 << 14;
@@ -94,22 +99,45 @@ pub(crate) async fn visit_rows<D: Database, K: AsRef<[u8]>>(
     key: impl Fn(u64) -> K,
     mut visit: impl FnMut(u64, Option<&[u8]>),
 ) -> Result<()> {
-    let mut start = numbers.start;
-    while start < numbers.end {
+    // Copied out, so that a body which runs twice is seen once.
+    let read = async |start: u64| {
         let end = (start + KEYS_READ).min(numbers.end);
-        // Copied out, so that a body which runs twice is seen once.
-        let page = transact_again(db, async |tx| {
+        transact_again(db, async |tx| {
             let mut page = Vec::new();
             for number in start..end {
                 page.push(tx.get(table, key(number).as_ref()).await?.map(Box::<[u8]>::from));
             }
             Ok(page)
         })
-        .await?;
-        (start..end).zip(&page).for_each(|(number, row)| visit(number, row.as_deref()));
-        start = end;
+        .await
+    };
+    for first in numbers.clone().step_by((READING * KEYS_READ) as usize) {
+        let end = (first + READING * KEYS_READ).min(numbers.end);
+        let pages = all_of((first..end).step_by(KEYS_READ as usize).map(&read)).await;
+        let pages: Vec<Vec<_>> = pages.into_iter().collect::<Result<_>>()?;
+        let rows = pages.iter().flatten();
+        (first..end).zip(rows).for_each(|(number, row)| visit(number, row.as_deref()));
     }
     Ok(())
+}
+
+/// What all of these futures return, in their order. They run at the same time.
+async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    poll_fn(|context| {
+        let mut is_done = true;
+        for (future, output) in &mut running {
+            if output.is_none()
+                && let Poll::Ready(ready) = future.as_mut().poll(context)
+            {
+                *output = Some(ready);
+            }
+            is_done &= output.is_some();
+        }
+        if is_done { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    running.into_iter().map(|(_, output)| output.expect("all have ended")).collect()
 }
 
 /// Calls `visit` with every key and value of `table`; where the engine's scans are not so wide, with those of the keys that

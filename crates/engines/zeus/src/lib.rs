@@ -45,7 +45,8 @@ mod wire;
 
 pub use commit::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule, Validated};
 pub use engine::{
-    ShownRow, Zeus, ZeusCounters, ZeusEngineMessage, ZeusEngineOptions, ZeusObservation, ZeusShared,
+    ShownRow, TransactionFact, Zeus, ZeusCounters, ZeusEngineMessage, ZeusEngineOptions,
+    ZeusObservation, ZeusShared,
 };
 pub use granule::{GranuleId, GranuleLayout};
 pub use message::{MessageBody, ZeusMessage};

@@ -107,6 +107,11 @@ impl Rows {
         self.changed.get_or_insert_default();
     }
 
+    /// Whether it is noted which granules change.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.changed.is_some()
+    }
+
     /// The record of the granule has changed.
     pub(crate) fn change(&mut self, granule: &GranuleId) {
         self.change_rows(granule, &[]);

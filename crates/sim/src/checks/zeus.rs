@@ -1,5 +1,7 @@
 //! The rules of `zeus` that nodes' states show: Z1, at most one owner; Z3, arbiters that know a record by the same timestamp
-//! know the same record; Z6, what one node shows as validated all that serve the granule have applied.
+//! know the same record; Z6, what one node shows as validated all that serve the granule have applied. And the rules that the
+//! commits of transactions show: Z4, no granule moves while a slot is pending that has read or written it; Z7, what is answered
+//! with what the worker had committed locally is validated; Z9, a transaction that commits owns all that it has touched.
 //!
 //! Taken from what nodes have, never from what an owner believes of others. Nodes of one epoch are compared: what a node does
 //! that has not learned of the present one reaches no other node. The other rules are judged by what clients see.
@@ -7,10 +9,10 @@
 use super::verdict::RuleVerdict;
 use super::{Checks, EngineRules, Moment};
 use crate::violation::Violation;
-use shoal_types::{Clock, Epoch, NodeId, Stamp};
+use shoal_types::{Clock, Epoch, NodeId, Stamp, WorkerId};
 use shoal_zeus::rows::{Row, RowKey};
 use shoal_zeus::version::Version;
-use shoal_zeus::{GranuleId, Level, OwnershipRecord, ShownRow, ZeusObservation};
+use shoal_zeus::{GranuleId, Level, OwnershipRecord, ShownRow, TransactionFact, ZeusObservation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What nodes have of granules, as they showed it last.
@@ -18,6 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ZeusRules {
     epochs: BTreeMap<NodeId, Epoch>,
     granules: BTreeMap<GranuleId, BTreeMap<NodeId, Copy>>,
+    /// The transactions of nodes that are committed locally and not validated, each with what it has touched.
+    pending: BTreeMap<(NodeId, WorkerId, u64), Vec<GranuleId>>,
+    /// The same, by granule: how many each worker has.
+    touching: BTreeMap<GranuleId, BTreeMap<(NodeId, WorkerId), u32>>,
 }
 
 /// What a node has of a granule.
@@ -46,14 +52,23 @@ impl EngineRules for ZeusRules {
         observation: &ZeusObservation,
     ) -> Result<(), Violation> {
         let node = moment.place.node;
-        let ZeusObservation::Granule { granule, shard, epoch, rows, .. } = observation else {
-            return Ok(());
-        };
         let rules = &mut checks.rules;
+        let (granule, shard, epoch, rows) = match observation {
+            ZeusObservation::Granule { granule, shard, epoch, rows, .. } => {
+                (granule, shard, epoch, rows)
+            }
+            ZeusObservation::Transaction { worker, fact } => {
+                return rules.judge_transaction(moment, *worker, fact);
+            }
+            ZeusObservation::Forgotten => {
+                rules.forget_pending(node);
+                return Ok(());
+            }
+            ZeusObservation::Serves { .. } => return Ok(()),
+        };
         if rules.epochs.insert(node, *epoch) != Some(*epoch) {
             // A node shows all that it keeps when it comes to an epoch.
-            rules.crashed(node);
-            rules.epochs.insert(node, *epoch);
+            rules.forget_copies(node);
         }
         let keys = rules.update(node, observation);
         let (epochs, copies) = (&rules.epochs, &rules.granules[granule]);
@@ -63,6 +78,7 @@ impl EngineRules for ZeusRules {
             .map(|(other, copy)| (*other, copy))
             .collect();
         moment.blame("Z1", one_owner(granule, &alike))?;
+        moment.blame("Z4", rules.moved_settled(granule, node, &alike))?;
         moment.blame("Z3", same_records(granule, node, &alike))?;
         moment.blame("Z6", applied_everywhere(node, &alike, &keys))?;
         for ShownRow { key: (table, key), row } in rows {
@@ -77,9 +93,102 @@ impl EngineRules for ZeusRules {
 
     fn crashed(&mut self, node: NodeId) {
         self.epochs.remove(&node);
+        self.forget_copies(node);
+        self.forget_pending(node);
+    }
+}
+
+impl ZeusRules {
+    fn forget_copies(&mut self, node: NodeId) {
         for copies in self.granules.values_mut() {
             copies.remove(&node);
         }
+    }
+
+    fn forget_pending(&mut self, node: NodeId) {
+        self.pending.retain(|(of, _, _), _| *of != node);
+        for workers in self.touching.values_mut() {
+            workers.retain(|(of, _), _| *of != node);
+        }
+        self.touching.retain(|_, workers| !workers.is_empty());
+    }
+
+    /// Judges Z7 and Z9, and notes which granules pending slots have touched.
+    fn judge_transaction(
+        &mut self,
+        moment: Moment,
+        worker: WorkerId,
+        fact: &TransactionFact,
+    ) -> Result<(), Violation> {
+        let node = moment.place.node;
+        match fact {
+            TransactionFact::Committed { number, touched } => {
+                moment.blame("Z9", owns_all(node, touched))?;
+                let touched = touched.iter().map(|(granule, _)| granule);
+                for granule in touched.clone() {
+                    let workers = self.touching.entry(granule.clone()).or_default();
+                    *workers.entry((node, worker)).or_default() += 1;
+                }
+                self.pending.insert((node, worker, *number), touched.cloned().collect());
+            }
+            TransactionFact::Validated { number } => {
+                let touched = self.pending.remove(&(node, worker, *number));
+                for granule in touched.unwrap_or_default() {
+                    let Some(workers) = self.touching.get_mut(&granule) else { continue };
+                    if let Some(count) = workers.get_mut(&(node, worker)) {
+                        *count -= 1;
+                    }
+                    workers.retain(|_, count| *count > 0);
+                    if workers.is_empty() {
+                        self.touching.remove(&granule);
+                    }
+                }
+            }
+            TransactionFact::ReadsValidated { touched } => {
+                let mut touched = touched.iter().map(|(granule, _)| granule);
+                let is_pending = |granule: &&GranuleId| {
+                    let workers = self.touching.get(*granule);
+                    workers.is_some_and(|workers| workers.contains_key(&(node, worker)))
+                };
+                let verdict = match touched.find(is_pending) {
+                    Some(granule) => {
+                        Err(format!("{granule} is pending, and what it has is answered"))
+                    }
+                    None => Ok(()),
+                };
+                moment.blame("Z7", verdict)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes of the epoch other than the owner have no pending slot that has touched the granule.
+    fn moved_settled(
+        &self,
+        granule: &GranuleId,
+        node: NodeId,
+        copies: &BTreeMap<NodeId, &Copy>,
+    ) -> RuleVerdict {
+        if copies[&node].level != Level::Owner {
+            return Ok(());
+        }
+        let touching = self.touching.get(granule).into_iter().flat_map(BTreeMap::keys);
+        let mut others = touching.map(|(other, _)| other).filter(|other| **other != node);
+        match others.find(|other| copies.contains_key(*other)) {
+            Some(other) => {
+                Err(format!("{granule} has moved to {node} while slots of {other} were pending"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
+    match touched.iter().find(|(_, level)| *level != Level::Owner) {
+        Some((granule, level)) => {
+            Err(format!("{node} commits what has touched {granule}, of which it is {level:?}"))
+        }
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::checks::ZeusRules;
 use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::recovery::RecoveryFact;
-use shoal_zeus::{Zeus, ZeusObservation};
+use shoal_zeus::{TransactionFact, Zeus, ZeusObservation};
 
 impl Simulated for Zeus {
     type Rules = ZeusRules;
@@ -30,6 +30,15 @@ impl Observed for ZeusObservation {
                 digest.word(record.o_ts.version);
                 digest.word(clock.0 << 16 | rows.len() as u64);
             }
+            ZeusObservation::Transaction { worker, fact } => {
+                let (number, touched) = match fact {
+                    TransactionFact::Committed { number, touched } => (*number, touched.len()),
+                    TransactionFact::Validated { number } => (*number, 0),
+                    TransactionFact::ReadsValidated { touched } => (0, touched.len()),
+                };
+                digest.word(number << 16 | u64::from(worker.0) << 8 | touched as u64);
+            }
+            ZeusObservation::Forgotten => {}
         }
     }
 
@@ -38,7 +47,9 @@ impl Observed for ZeusObservation {
             ZeusObservation::Serves { shard, ballot } => {
                 Some(RecoveryFact::Serves(*shard, *ballot))
             }
-            ZeusObservation::Granule { .. } => None,
+            ZeusObservation::Granule { .. }
+            | ZeusObservation::Transaction { .. }
+            | ZeusObservation::Forgotten => None,
         }
     }
 }

@@ -206,7 +206,7 @@ impl Pipelines {
 
 impl LocalCommit {
     /// Everything that it read or writes.
-    fn touched(&self) -> BTreeSet<GranuleId> {
+    pub(crate) fn touched(&self) -> BTreeSet<GranuleId> {
         let read = self.reads.iter().map(|read| &read.granule);
         let scanned = self.scans.iter().map(|scan| &scan.granule);
         let written = self.writes.iter().map(|writes| &writes.granule);

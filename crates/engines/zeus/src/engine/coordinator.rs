@@ -1,10 +1,12 @@
 //! A transaction from its first operation until it is answered.
 
 use super::metrics::OWNING;
-use super::shared::{WorkerNews, ticket};
+use super::shared::{SharedNode, WorkerNews, ticket};
 use super::transaction::{Obstacle, ZeusTransaction};
+use super::transaction_fact::TransactionFact;
 use super::{Zeus, ZeusEffects};
-use crate::commit::{CommitRefusal, ReadCommit};
+use crate::commit::{CommitRefusal, LocalCommit, ReadCommit};
+use crate::granule::GranuleId;
 use crate::node::ZeusNode;
 use crate::ownership::Want;
 use crate::read_only::ReadStanding;
@@ -15,6 +17,7 @@ use shoal_engine::execution::worker_context::Submission;
 use shoal_types::{
     Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Time, Unknown, WorkerId,
 };
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Waits are looked at so often within the longest one.
@@ -34,11 +37,11 @@ enum CommitProgress {
 /// with that (rule Z7); all others are checked.
 fn read_only(
     now: Time,
-    node: &mut ZeusNode,
+    shared: &mut SharedNode,
     transaction: &ZeusTransaction,
     worker: WorkerId,
 ) -> CommitProgress {
-    let reads = transaction.reads();
+    let (node, reads) = (&mut shared.node, transaction.reads());
     let told = |is_same: bool| match is_same {
         true => CommitProgress::Told(Ok(())),
         false => CommitProgress::Told(Err(transaction.changed(None))),
@@ -46,9 +49,18 @@ fn read_only(
     if !reads.saw_pending() {
         return told(node.reader(now).check(reads));
     }
-    match node.commit_read(now, &transaction.local_commit(worker)) {
-        Ok(ReadCommit::Validated) => told(true),
-        Ok(ReadCommit::Pending) => CommitProgress::Committed,
+    let commit = transaction.local_commit(worker);
+    match node.commit_read(now, &commit) {
+        Ok(ReadCommit::Validated) => {
+            let touched = levels(node, &commit);
+            shared.note(worker, || TransactionFact::ReadsValidated { touched });
+            CommitProgress::Told(Ok(()))
+        }
+        Ok(ReadCommit::Pending) => {
+            let (number, touched) = (commit.tag, levels(node, &commit));
+            shared.note(worker, || TransactionFact::Committed { number, touched });
+            CommitProgress::Committed
+        }
         Err(CommitRefusal::Changed(_)) => told(false),
         // Not all of it is owned here, or other workers have touched it: it is checked once all of it is validated.
         Err(_) => match node.reader(now).standing(reads) {
@@ -57,6 +69,13 @@ fn read_only(
             ReadStanding::Changed => told(false),
         },
     }
+}
+
+/// What a commit has touched, with the levels of the node; nothing, unless a checker looks on.
+fn levels(node: &ZeusNode, commit: &LocalCommit) -> Vec<(GranuleId, Level)> {
+    let touched = if node.rows().is_watched() { commit.touched() } else { BTreeSet::new() };
+    let level = |granule: &GranuleId| node.ownership().level(node.id(), granule);
+    touched.into_iter().map(|granule| (granule.clone(), level(&granule))).collect()
 }
 
 impl Zeus {
@@ -302,10 +321,13 @@ impl Zeus {
                 return Err(CommitRefusal::NotMember);
             }
             if !writes {
-                return Ok(read_only(now, node, transaction, worker));
+                return Ok(read_only(now, shared, transaction, worker));
             }
             let commit = transaction.local_commit(worker);
-            node.commit(now, commit).map(|_| CommitProgress::Committed)
+            let (number, touched) = (commit.tag, levels(node, &commit));
+            node.commit(now, commit)?;
+            shared.note(worker, || TransactionFact::Committed { number, touched });
+            Ok(CommitProgress::Committed)
         });
         match refusal {
             Ok(progress) if writes => {

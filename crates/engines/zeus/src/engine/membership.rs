@@ -1,7 +1,7 @@
 //! Configurations: the views of the protocol are made of them, and closed epochs are reported.
 
 use super::shared::placement;
-use super::{Zeus, ZeusEffects};
+use super::{Zeus, ZeusEffects, ZeusObservation};
 use crate::view::{Directory, View};
 use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
 use shoal_types::{Aborted, Conflict, NodeId, Time};
@@ -28,6 +28,9 @@ impl Zeus {
         });
         self.runtime.worker_context.epoch.set(configuration.epoch);
         let is_same = self.member == member;
+        if !is_same {
+            effects.observe(|| ZeusObservation::Forgotten);
+        }
         self.member = member;
         let sequences: Vec<u64> = self.transactions.keys().copied().collect();
         for sequence in sequences {

@@ -12,7 +12,8 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `options.rs`, `message.rs`, `metrics.rs`, `observation.rs` | configuration, messages, what is measured, what a checker sees |
+//! | `options.rs`, `message.rs`, `metrics.rs` | configuration, messages, what is measured |
+//! | `observation.rs`, `transaction_fact.rs` | what a checker sees: granules, and what becomes of transactions |
 //! | `shared.rs` | what the workers of a node share |
 //! | `transaction.rs` | operations of a transaction, on the node's rows |
 //! | `write_prediction.rs` | which reads are expected to be followed by writes |
@@ -27,6 +28,7 @@ mod observation;
 mod options;
 mod shared;
 mod transaction;
+mod transaction_fact;
 mod write_prediction;
 
 pub use message::ZeusEngineMessage;
@@ -34,6 +36,7 @@ pub use metrics::ZeusCounters;
 pub use observation::{ShownRow, ZeusObservation};
 pub use options::ZeusEngineOptions;
 pub use shared::ZeusShared;
+pub use transaction_fact::TransactionFact;
 
 use crate::view::Member;
 use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};

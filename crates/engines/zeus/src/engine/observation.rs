@@ -2,10 +2,11 @@
 //! believes of others.
 
 use super::shared::SharedNode;
+use super::transaction_fact::TransactionFact;
 use crate::granule::GranuleId;
 use crate::record::{Level, OwnershipRecord};
 use crate::rows::{ChangedRows, Row, RowKey};
-use shoal_types::{Ballot, Clock, Epoch, ShardId};
+use shoal_types::{Ballot, Clock, Epoch, ShardId, WorkerId};
 
 /// What a worker lets a checker see.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +18,15 @@ pub enum ZeusObservation {
         /// The ballot of the leadership.
         ballot: Ballot,
     },
+    /// Something has become of a transaction.
+    Transaction {
+        /// The worker of the node that runs it.
+        worker: WorkerId,
+        /// What has become of it.
+        fact: TransactionFact,
+    },
+    /// The node was out: what it had committed and not validated is forgotten.
+    Forgotten,
     /// A granule has changed at the node.
     Granule {
         /// The granule that has changed.
@@ -49,8 +59,10 @@ pub struct ShownRow {
     pub row: Option<Row>,
 }
 
-/// Shows the granules that have changed.
+/// Shows what has become of transactions, and then the granules that have changed.
 pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservation>) {
+    let facts = shared.facts.drain(..);
+    observations.extend(facts.map(|(worker, fact)| ZeusObservation::Transaction { worker, fact }));
     let changed = shared.node.take_changed();
     let node = &shared.node;
     for (granule, ChangedRows { is_whole, keys }) in changed {

@@ -1,6 +1,7 @@
 //! What the workers of a node share: the node's part of the protocol, and what each worker is to learn of it.
 
 use super::options::ZeusEngineOptions;
+use super::transaction_fact::TransactionFact;
 use crate::commit::Validated;
 use crate::granule::GranuleLayout;
 use crate::node::ZeusNode;
@@ -32,6 +33,8 @@ pub(super) struct SharedNode {
     watching: BTreeSet<WorkerId>,
     /// How often rows had become valid when those were woken last.
     validations: u64,
+    /// What has become of transactions since that was shown last, if a checker looks on.
+    pub(super) facts: Vec<(WorkerId, TransactionFact)>,
 }
 
 /// What has become possible for the transactions of a worker.
@@ -69,6 +72,7 @@ impl ZeusShared {
             news: (0..workers).map(|_| WorkerNews::default()).collect(),
             watching: BTreeSet::new(),
             validations: 0,
+            facts: Vec::new(),
         };
         ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
     }
@@ -89,6 +93,7 @@ impl SharedNode {
             woken.push(worker);
         }
         for Validated { worker, tag, .. } in self.node.take_validated() {
+            self.note(worker, || TransactionFact::Validated { number: tag });
             self.news[worker.0 as usize].validated.push(tag);
             woken.push(worker);
         }
@@ -99,6 +104,13 @@ impl SharedNode {
         woken.sort_unstable();
         woken.dedup();
         NodeOutput { effects: self.node.take_effects(), woken }
+    }
+
+    /// Notes what has become of a transaction, if a checker looks on.
+    pub(super) fn note(&mut self, worker: WorkerId, fact: impl FnOnce() -> TransactionFact) {
+        if self.node.rows().is_watched() {
+            self.facts.push((worker, fact()));
+        }
     }
 
     /// Whether transactions of the worker wait for rows to become valid, or do not any more.

@@ -16,6 +16,8 @@ impl TracedEngine for Zeus {
     fn observe(seen: &ZeusObservation, replay: bool) -> Option<String> {
         match seen {
             ZeusObservation::Serves { shard, .. } => Some(format!("serves {shard}")),
+            // Answers and messages show the same.
+            ZeusObservation::Transaction { .. } | ZeusObservation::Forgotten => None,
             ZeusObservation::Granule { granule, level, record, rows, .. } => {
                 let rows: String = rows.iter().map(show_row).collect();
                 let name = granule.prefix.escape_ascii();
