@@ -132,21 +132,23 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
             }
         }
     }
-    let families: [(&str, &str, fn(&NodeStatus) -> u64); 2] = [
-        ("malformed_total", "Malformed frames and messages of peers and clients.", |status| {
-            status.malformed
-        }),
-        (
-            "stray_messages_total",
-            "Messages of peers before this process could take them, or of their former processes; they are repeated.",
-            |status| status.strays,
-        ),
-    ];
-    for (name, help, count) in families {
-        page.family(name, "counter", help);
-        for status in workers {
-            page.sample(&[("worker", &status.worker)], count(status));
-        }
+    let help = "Malformed frames and messages of peers and clients.";
+    count(page, workers, "malformed_total", help, |status| status.malformed);
+    let help = "Messages of peers before this process could take them, or of their former processes; they are repeated.";
+    count(page, workers, "stray_messages_total", help, |status| status.strays);
+}
+
+/// A counter with a sample for each worker.
+fn count(
+    page: &mut MetricsPage,
+    workers: &[&NodeStatus],
+    name: &str,
+    help: &str,
+    of: impl Fn(&NodeStatus) -> u64,
+) {
+    page.family(name, "counter", help);
+    for status in workers {
+        page.sample(&[("worker", &status.worker)], of(status));
     }
 }
 

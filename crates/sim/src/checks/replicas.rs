@@ -180,7 +180,13 @@ mod tests {
             transaction.commit().unwrap();
         }
         let verdict = |rows: &[(&str, Option<&str>)]| {
-            compare(&store, table, model(rows).rows(ShardId(0), table).unwrap(), true, |_| false)
+            compare(
+                &store,
+                table,
+                model(rows).rows(ShardId(0), table).unwrap(),
+                &BTreeSet::new(),
+                true,
+            )
         };
         assert_eq!(verdict(&[("a", Some("1")), ("b", Some("2"))]), Ok(()));
         assert!(verdict(&[("a", Some("1"))]).unwrap_err().contains("'b' should be absent"));
