@@ -121,7 +121,10 @@ fn rows_are_written_read_and_deleted_from_the_shell() {
     local.run_well(&["tables", "create", "people", "--range", "m"]);
     assert_eq!(local.run_well(&["put", "people", "ada", "1", "zoe", "2"]), "2 rows written\n");
     let tables = local.run_well(&["tables"]);
-    assert!(tables.contains("in 2 ranges") && tables.contains("first 2 bytes"), "{tables}");
+    assert!(
+        tables.contains("in 2 ranges, split at \"m\"") && tables.contains("first 2 bytes"),
+        "{tables}"
+    );
     assert_eq!(local.run_well(&["tables", "drop", "people"]), "people is dropped\n");
     let (code, _, error) = local.run(&["get", "people", "ada"]);
     assert_eq!(code, Some(2), "{error}");

@@ -82,7 +82,7 @@ fn tables_and_ports_are_those_that_were_asked_for() {
         row.split_once(table).expect("its name").1.trim().to_owned()
     };
     assert_eq!(division("accounts"), "by a hash of the key");
-    assert_eq!(division("events"), "in 2 ranges");
+    assert_eq!(division("events"), "in 2 ranges, split at x'80'");
     local.end();
 
     let folder = tempfile::tempdir().expect("a folder");

@@ -8,7 +8,7 @@ use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_zeus::Zeus;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
-const FOUND: [u64; 41] = [
+const FOUND: [u64; 42] = [
     224,
     449,
     568,
@@ -49,17 +49,29 @@ const FOUND: [u64; 41] = [
     3_020_559,
     6_003_150,
     7_710_241,
+    67_409_724,
     383_991_997_815,
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 6] = [420, 2_297, 2_347, 33_554_594, 33_554_807, 33_554_966];
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 10] = [
+    420,
+    2_297,
+    2_347,
+    2_801_730,
+    33_554_594,
+    33_554_807,
+    33_554_966,
+    33_764_882,
+    33_865_351,
+    268_745_670,
+];
 
 /// Seeds that found one while `zeus` ran.
-const FOUND_IN_ZEUS: [u64; 3] = [15, 32, 45];
+const FOUND_IN_ZEUS: [u64; 5] = [15, 32, 45, 1_900_332, 8_389_005];
 
 /// Seeds that found one while `tiga` ran.
-const FOUND_IN_TIGA: [u64; 1] = [70];
+const FOUND_IN_TIGA: [u64; 2] = [70, 50_059];
 
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;

@@ -2,13 +2,16 @@
 
 use super::session::{DataCommand, Session};
 use crate::commands::{CommandError, CommandOutcome, print, print_json};
-use crate::literal::Literal;
+use crate::literal::{Form, Literal, show};
 use crate::terminal;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use shoal_cluster::topology::{Partitioning, Table, TableDefinition, TableMap};
 use shoal_types::ShardId;
 use shoal_types::limits::RESERVED_TABLES;
+
+/// Of so many ranges a listing shows where they begin.
+const SPLITS_SHOWN: usize = 4;
 
 /// Show the tables of a cluster, and how their keys are divided among its shards; create and drop tables
 #[derive(Debug, Args)]
@@ -158,13 +161,23 @@ fn words(definition: &TableDefinition) -> String {
         }
         Partitioning::Range { splits } => match splits.len() {
             1 => "in one range".to_owned(),
-            ranges => format!("in {ranges} ranges"),
+            ranges => format!("in {ranges} ranges, split at {}", split_keys(splits)),
         },
         Partitioning::Everywhere => "not at all: each shard has a copy".to_owned(),
     };
     let granules = definition.granule_bytes.map(|bytes| format!(", granules of {bytes} bytes"));
     let family = definition.family.as_ref().map(|family| format!(", in the family of {family}"));
     [Some(divided), granules, family].into_iter().flatten().collect()
+}
+
+/// The keys at which ranges begin but for the first, as text or in hex; of many the first few.
+fn split_keys(splits: &[(Box<[u8]>, ShardId)]) -> String {
+    let keys = splits[1..].iter().take(SPLITS_SHOWN);
+    let mut shown: Vec<String> = keys.map(|(from, _)| show(from, Form::Text)).collect();
+    if splits.len() > SPLITS_SHOWN + 1 {
+        shown.push("…".to_owned());
+    }
+    shown.join(", ")
 }
 
 fn json(table: &Table) -> JsonTable {
