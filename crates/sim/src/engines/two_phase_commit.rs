@@ -9,7 +9,7 @@ use shoal_types::Random;
 use std::time::Duration;
 
 /// Where a round trip takes so long, a stream decides a hundred entries a second in some seeds.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(50);
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(150);
 
 impl Subject for TwoPhaseCommit {
     const BUGS: &'static [(&'static str, TwoPhaseCommitPlantedBug)] = &[
