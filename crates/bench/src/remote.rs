@@ -85,6 +85,15 @@ impl RemoteDatabase {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Creates a table as workloads want it divided. Others may have created it meanwhile, and otherwise.
+    fn create(&self, name: &str) -> Result<TableId> {
+        let definition = partitioning(unplaced_division(name));
+        match self.runtime.block_on(self.cluster.create_table(name, definition)) {
+            Err(Error::Rejected(Rejected::TableExists { .. })) => self.cluster.table(name),
+            created => created,
+        }
+    }
+
     /// Drops a table, if it is there, and creates it anew.
     fn empty(&self, name: &str) -> Result<()> {
         let topology = self.cluster.topology();
@@ -207,13 +216,10 @@ impl Database for RemoteDatabase {
         if self.empties {
             self.empty(name)?;
         }
-        let definition = partitioning(unplaced_division(name));
-        let table = match self.runtime.block_on(self.cluster.create_table(name, definition)) {
-            // Its users may have divided it otherwise, or it has no managers.
-            Err(Error::Rejected(Rejected::TableExists { .. } | Rejected::TablesFixed)) => {
-                self.cluster.table(name)?
-            }
-            created => created?,
+        let known = self.cluster.topology().table(name);
+        let table = match known {
+            Some(table) => table,
+            None => self.create(name)?,
         };
         self.opened().push((name.to_owned(), table));
         Ok(table)

@@ -168,9 +168,16 @@ impl<E: Engine> Worker<E> {
         let newer = !self.membership.is_fixed();
         let is_known =
             |instance: &Incarnation| *instance == incarnation || (*instance < incarnation && newer);
-        if !held.incarnations.get(&from).is_some_and(is_known) {
-            self.strays += 1; // A former process of the node sent it, or one of which this node does not know yet.
-            return;
+        match held.incarnations.get(&from).map(is_known) {
+            Some(true) => {}
+            Some(false) => {
+                self.strays += 1; // A former process of the node sent it, or one of which this node does not know yet.
+                return;
+            }
+            None => {
+                self.bad_messages += 1;
+                return;
+            }
         }
         let assignment = known.configuration.shard(shard);
         let credible = assignment

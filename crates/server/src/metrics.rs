@@ -134,7 +134,7 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
     }
     let help = "Malformed frames and messages of peers and clients.";
     count(page, workers, "malformed_total", help, |status| status.malformed);
-    let help = "Messages of peers before this process could take them, or of their former processes; they are repeated.";
+    let help = "Messages of peers before this process could take them, of their former processes, or of nodes that follow other managers.";
     count(page, workers, "stray_messages_total", help, |status| status.strays);
 }
 

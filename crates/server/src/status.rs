@@ -82,7 +82,8 @@ pub struct NodeStatus {
     pub hot_keys: Vec<HotKeysStatus>,
     /// Malformed frames of peers and clients, and messages of peers that no replica of a shard sends.
     pub malformed: u64,
-    /// Messages of peers that came before this process could take them, or of former processes. Their senders repeat them.
+    /// Messages of peers that came before this process could take them, of former processes, and of nodes that follow other
+    /// managers.
     #[serde(default)]
     pub strays: u64,
     /// The nodes that have managers, as far as this node knows. None where leaders never change.

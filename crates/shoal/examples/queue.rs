@@ -5,7 +5,7 @@
 //!
 //! `cargo run -p shoal --example queue`, or with the address of a node: `… -- 127.0.0.1:7000`
 
-use shoal::{Db, Error, Result, Scan, TableId, Transaction};
+use shoal::{Db, Error, Partitioning, Result, Scan, TableId, Transaction};
 
 /// A database, and tables of jobs that wait, of those that workers hold, and how many each has done.
 struct Queue<'d>(&'d Db, TableId, TableId, TableId);
@@ -61,8 +61,10 @@ impl Queue<'_> {
 
 /// Two workers, and 60 jobs.
 pub async fn run(db: &Db) -> Result<()> {
-    let [jobs, held, done] = ["queue.jobs", "queue.held", "queue.done"].map(|it| db.table(it));
-    let queue = Queue(db, jobs?, held?, done?);
+    // Keys begin with four bytes of the queue's name.
+    let create = async |name| db.create_table(name, Partitioning::Hash { prefix_bytes: 4 }).await;
+    let jobs = create("queue.jobs").await?;
+    let queue = Queue(db, jobs, create("queue.held").await?, create("queue.done").await?);
     queue.fill(60).await?;
     let (a, b) = tokio::try_join!(queue.work(b"mail/a"), queue.work(b"mail/b"))?;
     assert_eq!(a + b, 60, "a job was lost, or done twice");

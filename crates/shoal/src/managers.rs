@@ -1,6 +1,6 @@
 //! The configuration managers of a cluster, as its nodes see them; and how one is replaced, as an operator does it.
 
-use crate::operator::{ChangeError, Operator, Stage, find, name};
+use crate::operator::{ChangeError, Operator, Stage, find, name, with_node_names};
 use crate::report::StatusReport;
 use crate::terminal::table;
 use serde::Serialize;
@@ -257,6 +257,7 @@ impl<'t> ManagersRequest<'t> {
                 "{incoming} cannot host a manager: {why}; look at its folder `data`, or take another node"
             )),
             OperatorRefusal::Failed(why) => {
+                let why = with_node_names(self.topology, why);
                 ChangeError::Refused(format!("the managers refuse: {why}"))
             }
             OperatorRefusal::MajorityLives

@@ -188,7 +188,7 @@ pub fn name(topology: &Topology, node: NodeId) -> String {
 }
 
 /// The sentence with the names of nodes for their numbers, such as `n2`.
-fn with_node_names(topology: &Topology, sentence: &str) -> String {
+pub fn with_node_names(topology: &Topology, sentence: &str) -> String {
     let is_end = |c: char| !c.is_alphanumeric();
     let named = |word: &str| {
         let (number, rest) = word.split_at(word.find(is_end).unwrap_or(word.len()));

@@ -1,7 +1,7 @@
 //! The loss of a majority of the managers, as an operator accepts it: shows before what may be lost.
 
 use crate::managers::ReplacementEnd;
-use crate::operator::{ChangeError, Operator, Stage, name};
+use crate::operator::{ChangeError, Operator, Stage, name, with_node_names};
 use crate::report::StatusReport;
 use crate::terminal::listed;
 use serde::Serialize;
@@ -203,7 +203,7 @@ fn refused(why: &OperatorRefusal, topology: &Topology) -> ChangeError {
                 listed(&more)
             ))
         }
-        OperatorRefusal::Failed(why) => ChangeError::Refused(why.clone()),
+        OperatorRefusal::Failed(why) => ChangeError::Refused(with_node_names(topology, why)),
         other => ChangeError::Refused(format!("{other:?}")),
     }
 }

@@ -59,7 +59,7 @@ impl RecordedClients {
     /// cluster has.
     ///
     /// # Errors
-    /// If the cluster has no tables for them.
+    /// If the tables for them cannot be created.
     pub fn start(
         cluster: &Cluster,
         run: u32,

@@ -27,7 +27,7 @@ impl ChaosClients {
     /// other run on this cluster has.
     ///
     /// # Errors
-    /// A sentence, if the cluster has no tables for them.
+    /// A sentence, if the tables for them cannot be created.
     pub fn start(
         cluster: &Cluster,
         run: u32,

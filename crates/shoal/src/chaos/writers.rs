@@ -57,7 +57,7 @@ impl Writers {
     /// that no other run on this cluster has.
     ///
     /// # Errors
-    /// If it has no table for them.
+    /// If the table for them cannot be created.
     pub fn start(cluster: &Cluster, run: u32, pause: Duration) -> Result<Writers, Error> {
         let cluster = cluster.with_deadline(PATIENCE);
         let table = cluster.table("chaos.writes")?;

@@ -26,7 +26,7 @@ pub struct Installed {
 }
 
 /// Orders the versions of one key: epoch first, then clock.
-type InstallOrder = (Epoch, Clock);
+pub(super) type InstallOrder = (Epoch, Clock);
 
 /// A shard, a table of it and a key in that.
 type InstalledKey = (ShardId, TableId, Vec<u8>);
@@ -145,8 +145,9 @@ impl Installed {
         *newest = (stamp.epoch, stamp.clock).max(*newest);
     }
 
-    /// Keys of a table whose newest version no leader was seen to install: the model does not know what replicas have there.
-    pub fn unseen(&self, shard: ShardId, table: TableId) -> BTreeSet<&[u8]> {
+    /// Keys of a table whose newest version no leader was seen to install, and the order of that: the model does not know what
+    /// replicas have there.
+    pub fn unseen(&self, shard: ShardId, table: TableId) -> BTreeMap<&[u8], InstallOrder> {
         let of_table = (shard, table, Vec::new())..;
         let unseen =
             self.unseen.range(of_table).take_while(|(key, _)| (key.0, key.1) == (shard, table));
@@ -154,7 +155,7 @@ impl Installed {
             let versions = self.rows(shard, table).and_then(|rows| rows.get(key));
             versions.and_then(InstalledVersions::newest).is_none_or(|newest| newest.order < **order)
         };
-        unseen.filter(is_newest).map(|((_, _, key), _)| &key[..]).collect()
+        unseen.filter(is_newest).map(|((_, _, key), order)| (&key[..], *order)).collect()
     }
 
     /// The managers have dropped a table.

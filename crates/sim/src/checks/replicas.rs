@@ -1,12 +1,12 @@
 //! All copies of a shard are equal, and equal to the model: what the leaders installed, newest last. And none has a
 //! version, newest or not, that was rolled back.
 
-use super::installed::{Installed, Rows};
+use super::installed::{InstallOrder, Installed, Rows};
 use super::verdict::RuleVerdict;
 use shoal_cluster::topology::Topology;
 use shoal_store::{CopyPart, Store, WalkPlace};
 use shoal_types::{NodeId, Scan, ShardId, Stamp, StampRef, TableId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -28,6 +28,7 @@ pub fn check(
     for shard in topology.shard_ids().filter(|shard| Some(*shard) != lost) {
         let nodes = holders(shard);
         let leader = nodes[0];
+        let mut reference = BTreeMap::new();
         for node in nodes.into_iter().filter(|node| !gone(*node)) {
             let Some(store) = store(node, shard) else {
                 return Err(format!("{node} has no store of {shard}"));
@@ -39,9 +40,32 @@ pub fn check(
                 let (id, empty) = (table.id(), Rows::new());
                 let model = installed.rows(shard, id).unwrap_or(&empty);
                 let unseen = installed.unseen(shard, id);
+                agree(&mut reference, &store, id, &unseen)
+                    .map_err(|what| format!("{node}, {shard}: {what}"))?;
                 compare(&store, id, model, &unseen, is_leader)
                     .map_err(|what| format!("{node}, {shard}, table {}: {what}", table.name()))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// All replicas have the same at keys that the model does not know: the first one sets the reference.
+fn agree(
+    reference: &mut BTreeMap<(TableId, Vec<u8>), Option<Vec<u8>>>,
+    store: &Arc<Store>,
+    table: TableId,
+    unseen: &BTreeMap<&[u8], InstallOrder>,
+) -> RuleVerdict {
+    if unseen.is_empty() {
+        return Ok(());
+    }
+    let held = rows(store, table)?;
+    for key in unseen.keys() {
+        let value = held.get(*key);
+        let first = reference.entry((table, key.to_vec())).or_insert_with(|| value.cloned());
+        if first.as_ref() != value {
+            return Err(format!("'{}' is not what the first replica has", key.escape_ascii()));
         }
     }
     Ok(())
@@ -75,13 +99,25 @@ fn compare(
     store: &Arc<Store>,
     table: TableId,
     model: &Rows,
-    unseen: &BTreeSet<&[u8]>,
+    unseen: &BTreeMap<&[u8], InstallOrder>,
     clocks: bool,
 ) -> RuleVerdict {
     let held = rows(store, table)?;
+    let mut session = store.session().map_err(|error| error.to_string())?;
+    for (key, order) in unseen {
+        let transaction = session.begin();
+        let newest = transaction.get_where(table, key, |_| true).ok().flatten();
+        // None: it was a tombstone, and is collected, or so is a later one.
+        let found = newest.map(|newest| (newest.stamp.epoch, newest.stamp.clock));
+        if found.is_some_and(|found| found < *order) {
+            let key = key.escape_ascii();
+            return Err(format!("'{key}' has {found:?}, and had {order:?} on another replica"));
+        }
+    }
+    drop(session);
     for (key, versions) in model {
         let found = held.get(key);
-        if versions.may_show(found.map(Vec::as_slice)) || unseen.contains(&key[..]) {
+        if versions.may_show(found.map(Vec::as_slice)) || unseen.contains_key(&key[..]) {
             continue;
         }
         let key = key.escape_ascii();
@@ -98,7 +134,7 @@ fn compare(
         });
     }
     let mut unknown = held.keys().filter(|key| !model.contains_key(*key));
-    if let Some(key) = unknown.find(|key| !unseen.contains(&key[..])) {
+    if let Some(key) = unknown.find(|key| !unseen.contains_key(&key[..])) {
         return Err(format!("'{}' should be absent", key.escape_ascii()));
     }
     if clocks { compare_clocks(store, table, model, unseen) } else { Ok(()) }
@@ -109,7 +145,7 @@ fn compare_clocks(
     store: &Arc<Store>,
     table: TableId,
     model: &Rows,
-    unseen: &BTreeSet<&[u8]>,
+    unseen: &BTreeMap<&[u8], InstallOrder>,
 ) -> RuleVerdict {
     let mut session = store.session().map_err(|error| error.to_string())?;
     let transaction = session.begin();
@@ -118,7 +154,7 @@ fn compare_clocks(
         let found =
             transaction.get_where(table, key, |_| true).map_err(|error| error.to_string())?;
         let order = found.map(|found| (found.stamp.epoch, found.stamp.clock));
-        if !versions.may_have(order) && !unseen.contains(&key[..]) {
+        if !versions.may_have(order) && !unseen.contains_key(&key[..]) {
             return Err(format!(
                 "'{}' should have the clock {}, but has {order:?}",
                 key.escape_ascii(),
@@ -184,7 +220,7 @@ mod tests {
                 &store,
                 table,
                 model(rows).rows(ShardId(0), table).unwrap(),
-                &BTreeSet::new(),
+                &BTreeMap::new(),
                 true,
             )
         };

@@ -94,8 +94,11 @@ impl Replies {
         value: Option<&[u8]>,
         durable: &Durable,
     ) -> RuleVerdict {
-        let Some(value) = value else { return Ok(()) };
         let versions = self.versions.entry((table, key.to_vec())).or_default();
+        let Some(value) = value else {
+            versions.retain(|version| !version.is(shard, stamp));
+            return Ok(());
+        };
         if versions.iter().any(|version| version.is(shard, stamp) && version.value.is_some()) {
             return Ok(()); // A later leader installs its predecessor's versions again.
         }

@@ -31,7 +31,13 @@ impl Conflict {
             | Conflict::RangeChanged { table }
             | Conflict::TableNotKnown { table }
             | Conflict::TableDropped { table } => Some(*table),
-            _ => None,
+            Conflict::OtherEpoch { .. }
+            | Conflict::Recovering { .. }
+            | Conflict::EpochNotOpen { .. }
+            | Conflict::Overtaken { .. }
+            | Conflict::NoAnswer { .. }
+            | Conflict::NoMajority { .. }
+            | Conflict::Undecided { .. } => None,
         }
     }
 }

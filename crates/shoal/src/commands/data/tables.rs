@@ -112,7 +112,7 @@ struct JsonTable {
 impl DataCommand for Tables {
     async fn run(&self, session: &Session) -> Result<CommandOutcome, CommandError> {
         let cluster = session.cluster();
-        let refused = |error: shoal_client::Error| CommandError::Database(error.to_string());
+        let refused = |error: shoal_client::Error| session.failed(&error);
         match &self.change {
             None => self.list(cluster.topology().tables()),
             Some(TablesChange::Create(create)) => {
