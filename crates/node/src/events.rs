@@ -60,7 +60,7 @@ pub enum WorkerEvent<M> {
     },
     /// Of the records that the worker has asked to write, in their order, so many more are durable.
     Recorded {
-        /// Their number.
+        /// The number of records.
         records: u64,
     },
     /// The timer fired. Spurious events are legal.

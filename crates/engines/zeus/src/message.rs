@@ -99,7 +99,7 @@ pub enum MessageBody {
     Recruit {
         /// The granule that has too few readers.
         granule: GranuleId,
-        /// Its record: a node that is no directory node would ask as of an older one, and be refused.
+        /// The granule's record: a node that is no directory node would ask as of an older one, and be refused.
         o_ts: OwnershipTs,
     },
 }

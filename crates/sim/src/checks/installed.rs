@@ -139,6 +139,14 @@ impl Installed {
         newest.is_some_and(|newest| newest.order >= (stamp.epoch, stamp.clock))
     }
 
+    /// Whether a leader has installed this version, and it holds a value.
+    pub fn is_live(&self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) -> bool {
+        let versions = self.rows(shard, table).and_then(|rows| rows.get(key));
+        let order = (stamp.epoch, stamp.clock);
+        let mut all = versions.into_iter().flat_map(|versions| versions.all());
+        all.any(|version| version.order == order && version.value.is_some())
+    }
+
     /// A follower has applied a version of a transaction whose leader stopped before it had installed all of it.
     pub fn follow(&mut self, shard: ShardId, stamp: &Stamp, table: TableId, key: &[u8]) {
         let newest = self.unseen.entry((shard, table, key.to_vec())).or_default();

@@ -4,6 +4,7 @@ use super::copies::{self, SentChunk};
 use super::durable::EntryFacts;
 use super::epochs::{self, OpenEpochs};
 use super::finals::Finals;
+use super::replay::AppliedVersion;
 use super::verdict::RuleVerdict;
 use super::{Checks, EngineRules, InstalledRow, Moment, replay, reported, stamps};
 use crate::violation::Violation;
@@ -232,8 +233,10 @@ fn replica(
             let writer = transactions.writer(*shard, stamp).map(|(_, seen)| seen);
             moment.blame("M6", replay::covered(*shard, stamp, writer, durable))?;
             finals.taken(*shard, stamp, durable);
-            moment.blame("M6", replays.applied(node, *shard, stamp, *table, key, *won))?;
-            checks.follow(*shard, stamp, *table, key);
+            let (shard, table, won) = (*shard, *table, *won);
+            let version = AppliedVersion { shard, stamp, table, key, won };
+            moment.blame("M6", replays.applied(node, version, installed))?;
+            checks.follow(shard, stamp, table, key);
         }
         MakoObservation::Restored { .. } => {}
         _ => unreachable!("{observation:?} is judged elsewhere"),

@@ -2,6 +2,7 @@
 //! greatest (epoch, clock) wins, in any order of arrival (Thomas's rule).
 
 use super::durable::Durable;
+use super::installed::Installed;
 use super::transactions::SeenAttempt;
 use super::verdict::RuleVerdict;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Stamp, TableId};
@@ -40,6 +41,21 @@ pub fn covered(
     ))
 }
 
+/// A version that a follower has looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct AppliedVersion<'a> {
+    /// The shard that is replayed.
+    pub shard: ShardId,
+    /// The version's stamp as the shard keeps it.
+    pub stamp: &'a Stamp,
+    /// The table of the key.
+    pub table: TableId,
+    /// The key that is written.
+    pub key: &'a [u8],
+    /// Whether the version is the newest one now.
+    pub won: bool,
+}
+
 impl Replay {
     /// No replica has applied a version.
     pub fn new(nodes: usize, shards: usize) -> Replay {
@@ -62,12 +78,10 @@ impl Replay {
     pub fn applied(
         &mut self,
         node: NodeId,
-        shard: ShardId,
-        stamp: &Stamp,
-        table: TableId,
-        key: &[u8],
-        won: bool,
+        version: AppliedVersion<'_>,
+        installed: &Installed,
     ) -> RuleVerdict {
+        let AppliedVersion { shard, stamp, table, key, won } = version;
         let rows = &mut self.replicas[node.0 as usize * self.shards + shard.0 as usize];
         let rows = rows.entry(table).or_default();
         let order = (stamp.epoch, stamp.clock);
@@ -76,7 +90,9 @@ impl Replay {
         let judged = !self.own.contains(&(node, shard, table, key.to_vec()));
         // A copy brought the version while its entry was replayed in slices, and it was collected, as tombstones are: the next
         // slice applies it again (mako 67409724).
-        let is_repeated = won && before.as_ref().is_some_and(|before| **before == order);
+        let is_repeated = won
+            && before.as_ref().is_some_and(|before| **before == order)
+            && !installed.is_live(shard, stamp, table, key);
         if won != is_newer && !is_repeated && judged {
             let did = if won { "replaced" } else { "gave way to" };
             let before =

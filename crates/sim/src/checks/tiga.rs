@@ -47,6 +47,7 @@ struct Log {
 /// What replicas and coordinators have said.
 #[derive(Debug, Default)]
 pub struct TigaRules {
+    /// What names a transaction where a check asks for a clock.
     clocks: BTreeMap<TransactionId, Clock>,
     transactions: BTreeMap<(ShardId, TransactionId), OnShard>,
     logs: BTreeMap<ShardId, Log>,

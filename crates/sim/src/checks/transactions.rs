@@ -3,7 +3,7 @@
 
 use shoal_engine::TransactionId;
 use shoal_types::{Clock, Epoch, ShardId, Stamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// All attempts that were seen, by transaction id.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub struct SeenAttempt {
     /// The shards on which it installed versions, and the stamps of those as the shards keep them.
     pub installed: Vec<(ShardId, Stamp)>,
     /// Versions that followers applied, and no leader was seen to install: it stopped before.
-    pub followed: Vec<(ShardId, Clock)>,
+    pub followed: BTreeSet<(ShardId, Clock)>,
     /// The clocks that were drawn for it, and whether each was resolved as installed: a branch that had only
     /// absent keys to delete installs no version.
     pub drawn: Vec<(ShardId, Clock, bool)>,
@@ -115,7 +115,7 @@ impl Transactions {
         };
         let seen = self.seen.values_mut().find(is_partly_installed);
         seen.is_some_and(|seen| {
-            seen.followed.push((shard, stamp.clock));
+            seen.followed.insert((shard, stamp.clock));
             true
         })
     }

@@ -4,6 +4,7 @@
 use super::durable::EntryFacts;
 use super::outcomes::Outcomes;
 use super::records::Records;
+use super::replay::AppliedVersion;
 use super::sealed::Seals;
 use super::{Checks, EngineRules, InstalledRow, Moment};
 use crate::violation::Violation;
@@ -93,19 +94,21 @@ impl EngineRules for TwoPhaseCommitRules {
                 moment.blame("P4", reported)?;
             }
             TwoPhaseCommitObservation::Applied { shard, stamp, table, key, won } => {
-                let Checks { rules, durable, replay, .. } = checks;
+                let Checks { rules, durable, replay, installed, .. } = checks;
                 let visible = rules.records.visible(*shard, worker, stamp.clock, durable);
                 moment.blame("P4", visible)?;
-                let newest = replay.applied(node, *shard, stamp, *table, key, *won);
-                moment.blame("P5", newest)?;
-                checks.follow(*shard, stamp, *table, key);
+                let (shard, table, won) = (*shard, *table, *won);
+                let version = AppliedVersion { shard, stamp, table, key, won };
+                moment.blame("P5", replay.applied(node, version, installed))?;
+                checks.follow(shard, stamp, table, key);
             }
             TwoPhaseCommitObservation::Copied { shard, stamp, table, key, won } => {
-                let Checks { rules, durable, replay, .. } = checks;
+                let Checks { rules, durable, replay, installed, .. } = checks;
                 let is_durable = rules.records.copied(*shard, stamp.clock, durable);
                 moment.blame("P10", is_durable)?;
-                let newest = replay.applied(node, *shard, stamp, *table, key, *won);
-                moment.blame("P5", newest)?;
+                let (shard, table, won) = (*shard, *table, *won);
+                let version = AppliedVersion { shard, stamp, table, key, won };
+                moment.blame("P5", replay.applied(node, version, installed))?;
             }
             TwoPhaseCommitObservation::Restored { .. } => {}
         }

@@ -181,18 +181,7 @@ impl ZeusRules {
             None => Ok(()),
         }
     }
-}
 
-fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
-    match touched.iter().find(|(_, level)| *level != Level::Owner) {
-        Some((granule, level)) => {
-            Err(format!("{node} commits what has touched {granule}, of which it is {level:?}"))
-        }
-        None => Ok(()),
-    }
-}
-
-impl ZeusRules {
     /// Notes what a node has of a granule. Says which rows are to be compared with those of other nodes.
     fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> BTreeSet<RowKey> {
         let ZeusObservation::Granule { granule, level, is_arbiter, record, clock, .. } =
@@ -226,6 +215,15 @@ impl ZeusRules {
         let (level, clock, is_arbiter) = (*level, *clock, *is_arbiter);
         copies.insert(node, Copy { level, is_arbiter, record: record.clone(), clock, rows: held });
         keys
+    }
+}
+
+fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
+    match touched.iter().find(|(_, level)| *level != Level::Owner) {
+        Some((granule, level)) => {
+            Err(format!("{node} commits what has touched {granule}, of which it is {level:?}"))
+        }
+        None => Ok(()),
     }
 }
 
