@@ -35,6 +35,8 @@ pub struct TpccLoad {
     pub scale: Scale,
     /// Whether all transactions are new orders, instead of the standard mix.
     pub new_orders_only: bool,
+    /// Whether the home warehouse of each transaction is drawn, instead of the client's own.
+    pub any_home: bool,
     /// Whether transactions are calls of procedures.
     pub calls: bool,
 }
@@ -135,6 +137,7 @@ impl Load for TpccLoad {
     fn whole<D: Database>(&self, db: &D) -> Result<TpcC> {
         let tpcc = TpcC::new(db, self.scale)?;
         let tpcc = if self.new_orders_only { tpcc.of_kind(Kind::NewOrder) } else { tpcc };
+        let tpcc = if self.any_home { tpcc.at_any_home() } else { tpcc };
         Ok(if self.calls { tpcc.calling() } else { tpcc })
     }
 

@@ -15,6 +15,9 @@ pub fn text(measurement: &Measurement) -> String {
     if let Some(stages) = stages(measurement) {
         _ = writeln!(text, "{stages}\n");
     }
+    if let Some(costs) = costs(measurement) {
+        _ = writeln!(text, "{costs}\n");
+    }
     if measurement.runs.len() > 1 {
         _ = writeln!(text, "{}\n", runs(measurement));
     }
@@ -175,6 +178,12 @@ fn kinds(measurement: &Measurement) -> String {
         [kind.name.to_owned(), words::percent(kind.share), mean, p50, p90, p99, p99_9, max]
     });
     table(["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)
+}
+
+/// What a transaction costs the threads of this process, where several kinds of them have a part in it.
+fn costs(measurement: &Measurement) -> Option<String> {
+    let rows = page::costs(measurement);
+    (!rows.is_empty()).then(|| table(page::COST_HEADS, rows.into_iter()))
 }
 
 /// Where the time of writers goes, if it is known.

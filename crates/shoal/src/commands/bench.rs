@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use crate::report::ClusterCounters;
 use crate::trial::{self, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
-use clap::{Args, Subcommand, value_parser};
+use clap::{Args, Subcommand, ValueEnum, value_parser};
 use shoal_bench::{BenchLoad, HomesLoad, MicroLoad, RemoteDatabase, TpccLoad, YcsbLoad};
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
@@ -106,8 +106,19 @@ struct TpccArgs {
     /// Warehouses, the unit of scale [default: one a worker]
     #[arg(long, value_parser = value_parser!(u16).range(1..))]
     warehouses: Option<u16>,
+    /// The home warehouse of a client's transactions: its own, or any, drawn for each transaction
+    #[arg(long, value_enum, default_value_t = HomeWarehouse::Own)]
+    home_warehouse: HomeWarehouse,
     #[command(flatten)]
     common: Common,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum HomeWarehouse {
+    /// Each client has one
+    Own,
+    /// Drawn anew, so that few clients use as much data as many
+    Any,
 }
 
 #[derive(Debug, Args)]
@@ -287,7 +298,12 @@ impl TpccArgs {
             )));
         }
         let (scale, calls) = (Scale::specification(warehouses), self.common.call);
-        Ok(BenchLoad::TpcC(TpccLoad { scale, new_orders_only: false, calls }))
+        let any_home = self.home_warehouse == HomeWarehouse::Any;
+        if any_home && self.common.inside && shards > 1 {
+            let why = "--home-warehouse any: clients inside leaders have the warehouses of their shard; leave out --inside";
+            return Err(CommandError::Usage(why.into()));
+        }
+        Ok(BenchLoad::TpcC(TpccLoad { scale, new_orders_only: false, any_home, calls }))
     }
 
     /// On a cluster there are more clients than cores, and what a client does not have for itself is for all.

@@ -67,7 +67,12 @@ pub fn new_orders(warehouses: u16) -> BenchLoad {
 }
 
 fn orders(warehouses: u16, new_orders_only: bool) -> BenchLoad {
-    BenchLoad::TpcC(TpccLoad { scale: tenth(warehouses), new_orders_only, calls: false })
+    BenchLoad::TpcC(TpccLoad {
+        scale: tenth(warehouses),
+        new_orders_only,
+        any_home: false,
+        calls: false,
+    })
 }
 
 fn tenth(warehouses: u16) -> Scale {

@@ -45,6 +45,7 @@ fn run(committed_per_s: f64, p50_ms: u64) -> Run {
         overdue: 0,
         running_s: None,
         waiting_s: None,
+        processor_times: Vec::new(),
         counted: BTreeMap::new(),
         stages: Vec::new(),
         throughput: Throughput {

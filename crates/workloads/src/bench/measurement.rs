@@ -4,6 +4,7 @@
 //! transaction's answer, its retries included.
 
 use super::machine::Machine;
+use super::processor_time::ProcessorTime;
 use super::stages::StageTime;
 use crate::workload::Check;
 use hdrhistogram::Histogram;
@@ -167,6 +168,8 @@ pub struct Run {
     pub running_s: Option<f64>,
     /// How long they wanted one and others had them all.
     pub waiting_s: Option<f64>,
+    /// The processor time of the threads of this process meanwhile, by what they do.
+    pub processor_times: Vec<ProcessorTime>,
     /// What the database counted meanwhile, where it reports that.
     pub counted: BTreeMap<String, u64>,
     /// Where the time of an average transaction that wrote went, where the database reports that.
@@ -405,6 +408,19 @@ impl Run {
     /// Committed transactions for each second that a worker had a processor.
     pub fn committed_per_cpu_s(&self) -> Option<f64> {
         self.running_s.filter(|running| *running > 0.0).map(|s| self.committed as f64 / s)
+    }
+
+    /// The processor time in nanoseconds that the threads of a kind took for each committed transaction, and the part of it
+    /// in the kernel.
+    pub fn cost_ns(&self, time: &ProcessorTime) -> (f64, f64) {
+        let committed = (self.committed as f64).max(1.0);
+        (time.total_ns as f64 / committed, time.kernel_ns as f64 / committed)
+    }
+
+    /// The same of all threads of this process.
+    pub fn total_cost_ns(&self) -> (f64, f64) {
+        let costs = self.processor_times.iter().map(|time| self.cost_ns(time));
+        costs.fold((0.0, 0.0), |sum, cost| (sum.0 + cost.0, sum.1 + cost.1))
     }
 
     /// The number of attempts, whether they finished or met a conflict.

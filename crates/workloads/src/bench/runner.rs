@@ -18,6 +18,7 @@ use super::measurement::{
     Throughput,
 };
 use super::place::{BenchPlace, BenchRole};
+use super::processor_time::{ProcessorTime, ThreadTimes};
 use super::stages::stages;
 use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
@@ -193,6 +194,7 @@ struct Measured {
     tally: WorkerTally,
     seconds: f64,
     timeline: Vec<Interval>,
+    processor_times: Vec<ProcessorTime>,
     counted: Counted,
 }
 
@@ -232,6 +234,7 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
             overdue: measured.tally.overdue,
             running_s: measured.tally.time.map(|time| time.running.as_secs_f64()),
             waiting_s: measured.tally.time.map(|time| time.waiting.as_secs_f64()),
+            processor_times: measured.processor_times,
             stages: stages(&measured.counted),
             counted: measured.counted.counts,
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
@@ -345,6 +348,7 @@ impl<W> Watch<'_, W> {
     fn run(mut self, settings: &BenchSettings) -> Result<Measured> {
         let warm_up = self.watch(Stage::WarmingUp, settings.warm_up);
         let before = (self.counted)();
+        let times_before = ThreadTimes::read();
         let begun = Instant::now();
         let measured = warm_up.and_then(|_| {
             self.shared.gate.set(Phase::Measure);
@@ -352,6 +356,7 @@ impl<W> Watch<'_, W> {
         });
         self.shared.gate.set(Phase::Stop);
         let seconds = begun.elapsed().as_secs_f64();
+        let processor_times = ThreadTimes::read().since(&times_before);
         let counted = (self.counted)().since(&before);
         for ended in &self.receiver {
             ended?;
@@ -367,7 +372,7 @@ impl<W> Watch<'_, W> {
             sum
         });
         let tally = sum.expect("there is a client");
-        Ok(Measured { tally, seconds, timeline, counted })
+        Ok(Measured { tally, seconds, timeline, processor_times, counted })
     }
 
     /// Samples throughput for `duration`. A worker ends early only with an error.

@@ -19,6 +19,7 @@ pub fn html(measurement: &Measurement) -> String {
         percentiles(measurement),
         kinds(measurement),
         breakdown(measurement),
+        cost_card(measurement),
         runs(measurement),
         checks(measurement),
         facts(measurement),
@@ -305,6 +306,37 @@ pub(super) fn stage_table(measurement: &Measurement) -> String {
         })
         .collect();
     table(&["stage", "mean", "share", ""], &rows)
+}
+
+/// The columns of [`costs`].
+pub const COST_HEADS: [&str; 3] = ["processor time of a transaction", "mean", "in the kernel"];
+
+/// What a committed transaction cost the threads of this process, by what they do and in all, in the run of median
+/// throughput. Nothing where the clients' threads do everything, or the system does not report it.
+pub fn costs(measurement: &Measurement) -> Vec<[String; 3]> {
+    let run = middle_run(measurement);
+    if run.processor_times.len() < 2 {
+        return Vec::new();
+    }
+    let row = |threads: &str, (total, kernel): (f64, f64)| {
+        let [total, kernel] = [total, kernel].map(|ns| words::latency(ns as u64));
+        [threads.to_owned(), total, kernel]
+    };
+    let kinds = run.processor_times.iter().map(|time| row(&time.threads, run.cost_ns(time)));
+    kinds.chain([row("all threads of this process", run.total_cost_ns())]).collect()
+}
+
+/// What a transaction costs, where that is known.
+fn cost_card(measurement: &Measurement) -> String {
+    let rows: Vec<Vec<String>> = costs(measurement).into_iter().map(Vec::from).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    card(
+        "What a transaction costs",
+        "Processor time of this process for each committed one.",
+        &table(&COST_HEADS, &rows),
+    )
 }
 
 fn runs(measurement: &Measurement) -> String {

@@ -21,6 +21,8 @@ pub struct TpcC {
     only: Option<Kind>,
     /// Transactions are calls of procedures.
     calls: bool,
+    /// The home warehouse of each transaction is drawn, instead of the client's own.
+    any_home: bool,
 }
 
 impl TpcC {
@@ -29,7 +31,8 @@ impl TpcC {
     /// # Errors
     /// Those of the database and of [`Scale::validate`].
     pub fn new<D: Database>(db: &D, scale: Scale) -> Result<TpcC> {
-        Ok(TpcC { scale: scale.validate()?, tables: Tables::open(db)?, only: None, calls: false })
+        let (scale, tables) = (scale.validate()?, Tables::open(db)?);
+        Ok(TpcC { scale, tables, only: None, calls: false, any_home: false })
     }
 
     /// The same, but that all transactions are of this kind: for experiments that look at one. It is
@@ -43,6 +46,13 @@ impl TpcC {
     #[must_use]
     pub fn calling(self) -> TpcC {
         TpcC { calls: true, ..self }
+    }
+
+    /// The same, but that each transaction is at home in a warehouse that is drawn, with equal chances: so few clients use
+    /// as much data as many do, each of which has its own warehouse.
+    #[must_use]
+    pub fn at_any_home(self) -> TpcC {
+        TpcC { any_home: true, ..self }
     }
 
     /// The number of warehouses, and of rows in each.
@@ -93,7 +103,11 @@ impl TpcC {
 
     /// Draws the input of a transaction of this kind and runs it.
     async fn run<D: Database>(&self, db: &D, client: &mut Client, kind: Kind) -> (u32, Result<()>) {
-        let (scale, home, date) = (self.scale, client.warehouse, client.next_date());
+        let (scale, date) = (self.scale, client.next_date());
+        let home = match self.any_home {
+            true => client.random.range_inclusive(1, u64::from(scale.warehouses)) as u16,
+            false => client.warehouse,
+        };
         let Client { district, random, counts, outputs, .. } = client;
         match kind {
             Kind::NewOrder => {
@@ -142,6 +156,9 @@ impl Workload for TpcC {
             parameters.push(("items", items.to_string()));
             parameters.push(("customers per district", customers.to_string()));
             parameters.push(("undelivered orders per district", undelivered.to_string()));
+        }
+        if self.any_home {
+            parameters.push(("home warehouse", "any".to_owned()));
         }
         if let Some(kind) = self.only {
             parameters.push(("transactions, all of them", Kind::NAMES[kind as usize].to_owned()));
