@@ -19,7 +19,7 @@ impl DynTransaction for CoordinatorTransaction {
     ) -> OperationFuture<'f, Option<&'t [u8]>> {
         match self.get_at_once(table, key) {
             Some(result) => OperationFuture::ready(result),
-            None => OperationFuture::waits(Transaction::get(self, table, key)),
+            None => OperationFuture::waits(self.get_later(table, key)),
         }
     }
 
@@ -28,7 +28,10 @@ impl DynTransaction for CoordinatorTransaction {
     }
 
     fn scan<'t: 'f, 'f>(&'t self, table: TableId, scan: Scan<'f>) -> OperationFuture<'f, Rows<'t>> {
-        OperationFuture::waits(Transaction::scan(self, table, scan))
+        match self.scan_at_once(table, &scan) {
+            Some(result) => OperationFuture::ready(result),
+            None => OperationFuture::waits(self.scan_later(table, scan)),
+        }
     }
 
     fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
@@ -43,7 +46,7 @@ impl DynTransaction for CoordinatorTransaction {
     ) -> OperationFuture<'f, ()> {
         match self.insert_at_once(table, key, value) {
             Some(result) => OperationFuture::ready(result),
-            None => OperationFuture::waits(Transaction::insert(self, table, key, value)),
+            None => OperationFuture::waits(self.insert_later(table, key, value)),
         }
     }
 
@@ -54,7 +57,7 @@ impl DynTransaction for CoordinatorTransaction {
     fn add<'f>(&'f self, table: TableId, key: &'f [u8], delta: i64) -> OperationFuture<'f, i64> {
         match self.add_at_once(table, key, delta) {
             Some(result) => OperationFuture::ready(result),
-            None => OperationFuture::waits(Transaction::add(self, table, key, delta)),
+            None => OperationFuture::waits(self.add_later(table, key, delta)),
         }
     }
 }

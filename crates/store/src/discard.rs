@@ -221,9 +221,9 @@ pub(crate) fn chain(newest: *mut Version) -> impl Iterator<Item = NonNull<Versio
 }
 
 /// A locked record, which gets this version as its newest when the lock goes.
-struct Unlock<'g> {
-    record: &'g Record,
-    newest: *mut Version,
+pub(crate) struct Unlock<'g> {
+    pub(crate) record: &'g Record,
+    pub(crate) newest: *mut Version,
 }
 
 impl Drop for Unlock<'_> {

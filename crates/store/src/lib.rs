@@ -23,7 +23,7 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
-//! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas), `tables.rs` (which tables
+//! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `copy.rs` (copies for other replicas), `tables.rs` (which tables
 //! are open, and which were dropped).
 //!
 //! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
@@ -46,6 +46,7 @@ mod store;
 mod sync;
 mod tables;
 mod transaction;
+mod trim;
 mod version;
 mod walk;
 mod work;
@@ -56,5 +57,6 @@ pub use faults::{StoreBug, StoreBugs};
 pub use session::Session;
 pub use store::{Options, Store};
 pub use transaction::{Locked, Locking, Size, Transaction};
+pub use trim::TrimQueue;
 pub use version::VersionRef;
 pub use walk::WalkPlace;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | word 8 | table 2 | key length 2 | key … |
-//! word: | address of the newest version, or null | dead 1 | locked 1 |
+//! word: | address of the newest version, or null | marked 1 | dead 1 | locked 1 |
 //! ```
 //! Silo keeps a lock-and-TID word beside the data, and a reader reads word, data, word (SOSP'13
 //! §4.5). Here versions never change, and a reader's guard keeps the one it read from being freed
@@ -13,10 +13,10 @@
 //! A record without a version is a **placeholder**: a transaction that inserts the key put it into
 //! the index before it locked it. A **dead** record has left the index, or is leaving it under the
 //! leaf's latch; a transaction that finds one looks the key up
-//! again.
+//! again. A **marked** record stands in a queue of chains that are to be cut (`trim.rs`).
 //!
-//! Invariants: only the holder of the lock replaces the version; a dead record stays dead; only an
-//! unlocked record whose newest version is a tombstone, or that has none, dies.
+//! Invariants: only the holder of the lock replaces the version, marks the record and takes the mark off; a dead record stays
+//! dead; only an unlocked record without a mark whose newest version is a tombstone, or that has none, dies.
 
 use crate::memory::Heap;
 use crate::sync::{AtomicPtr, Ordering, spin_loop};
@@ -26,6 +26,7 @@ use std::ptr::{self, NonNull};
 
 const LOCKED: usize = 1;
 const DEAD: usize = 2;
+const MARKED: usize = 4;
 
 /// How long a writer waits for a lock: longer than any certification takes, unless its thread was
 /// interrupted, and then waiting would only waste time.
@@ -55,7 +56,7 @@ impl Word {
     /// The newest version, or `None` for a placeholder.
     #[inline]
     pub(crate) fn version(self) -> *mut Version {
-        self.0.map_addr(|address| address & !(LOCKED | DEAD))
+        self.0.map_addr(|address| address & !(LOCKED | DEAD | MARKED))
     }
 
     #[inline]
@@ -66,6 +67,12 @@ impl Word {
     #[inline]
     pub(crate) fn is_dead(self) -> bool {
         self.0.addr() & DEAD != 0
+    }
+
+    /// Whether the record stands in a queue.
+    #[inline]
+    pub(crate) fn is_marked(self) -> bool {
+        self.0.addr() & MARKED != 0
     }
 }
 
@@ -160,21 +167,27 @@ impl Record {
     /// Takes the lock; waits a little for another holder. Returns the newest version.
     pub(crate) fn lock(&self) -> Result<*mut Version, LockError> {
         for _ in 0..LOCK_SPINS {
-            let word = self.word();
-            if word.is_dead() {
-                return Err(LockError::Dead);
+            match self.try_lock() {
+                Err(LockError::Held) => spin_loop(),
+                locked => return locked,
             }
-            if !word.is_locked() {
-                let locked = word.0.map_addr(|address| address | LOCKED);
-                let swap =
-                    self.word.compare_exchange(word.0, locked, Ordering::SeqCst, Ordering::Relaxed);
-                if swap.is_ok() {
-                    return Ok(word.version());
-                }
-            }
-            spin_loop();
         }
         Err(LockError::Held)
+    }
+
+    /// Takes the lock, if no other transaction holds it. Returns the newest version.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Result<*mut Version, LockError> {
+        let word = self.word();
+        if word.is_dead() {
+            return Err(LockError::Dead);
+        }
+        if word.is_locked() {
+            return Err(LockError::Held);
+        }
+        let locked = word.0.map_addr(|address| address | LOCKED);
+        let swap = self.word.compare_exchange(word.0, locked, Ordering::SeqCst, Ordering::Relaxed);
+        swap.map(|_| word.version()).map_err(|_| LockError::Held)
     }
 
     /// Releases the lock and makes `newest` (perhaps the same as before) the newest version.
@@ -182,7 +195,7 @@ impl Record {
     /// REQUIRES: the caller holds the lock.
     pub(crate) fn unlock(&self, newest: *mut Version) {
         debug_assert!(self.word().is_locked(), "released a lock that is not held");
-        self.word.store(newest, Ordering::Release);
+        self.store(newest, 0);
     }
 
     /// Makes `newest` the newest version and keeps the lock.
@@ -190,10 +203,32 @@ impl Record {
     /// REQUIRES: the caller holds the lock.
     pub(crate) fn replace(&self, newest: *mut Version) {
         debug_assert!(self.word().is_locked(), "changed a record without its lock");
-        self.word.store(newest.map_addr(|address| address | LOCKED), Ordering::Release);
+        self.store(newest, LOCKED);
     }
 
-    /// Kills the record if it is unlocked and `newest` is still its newest version, a tombstone or
+    /// Marks the record as one that stands in a queue, or takes the mark off.
+    ///
+    /// REQUIRES: the caller holds the lock.
+    #[inline]
+    pub(crate) fn mark(&self, stands: bool) {
+        let word = self.word();
+        debug_assert!(word.is_locked(), "marked a record without its lock");
+        let mark = if stands { MARKED } else { 0 };
+        let marked = word.0.map_addr(|address| address & !MARKED | mark);
+        self.word.store(marked, Ordering::Release);
+    }
+
+    /// Another word, with the mark that it has.
+    ///
+    /// REQUIRES: the caller holds the lock.
+    #[inline]
+    fn store(&self, newest: *mut Version, bits: usize) {
+        // No other thread changes it while the lock is held.
+        let mark = self.word.load(Ordering::Relaxed).addr() & MARKED;
+        self.word.store(newest.map_addr(|address| address | bits | mark), Ordering::Release);
+    }
+
+    /// Kills the record if it is unlocked and not marked, and `newest` is still its newest version, a tombstone or
     /// null. Returns whether it did.
     ///
     /// REQUIRES: the caller holds the latch of the record's leaf and takes the record out of it.

@@ -146,6 +146,10 @@ impl SessionState {
             let removed = unsafe {
                 index.remove(&key, &mut self.memory, &mut |record| {
                     let word = record.as_ref().word();
+                    if word.is_marked() {
+                        pending = true;
+                        return false;
+                    }
                     let uncommitted = Guarded::at(word.version()).is_some_and(|newest| {
                         pending = newest.is_tombstone() && !committed(newest.stamp_ref());
                         pending || !newest.is_tombstone()

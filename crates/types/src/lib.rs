@@ -22,6 +22,7 @@ pub mod distance;
 pub mod error;
 pub mod id;
 pub mod limits;
+mod maybe_ready;
 pub mod procedure;
 pub mod random;
 pub mod stamp;
@@ -43,6 +44,7 @@ pub use id::{
     CallSession, ClusterId, DatacenterId, NoClusterId, NodeId, RequestId, ShardId, TableId,
     WorkerId, WorkerPlace,
 };
+pub use maybe_ready::MaybeReady;
 pub use procedure::{Call, Footprint, Procedure, ProcedureTransaction, Procedures};
 pub use random::Random;
 pub use stamp::{REMOTE_CLOCKS_MAX, RemoteClock, Stamp, StampRef, VectorWatermark, View};

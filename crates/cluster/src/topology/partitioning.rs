@@ -124,6 +124,18 @@ impl Router {
         }
     }
 
+    /// How many leading bytes of a key determine its shard by themselves, for keys that have so many. `None` where that is
+    /// not so, or each shard has every key.
+    pub(super) fn deciding_prefix(&self) -> Option<usize> {
+        match &self.partitioning {
+            Partitioning::Hash { .. } if self.shards == 1 => Some(0),
+            Partitioning::Hash { prefix_bytes: 0 } => None,
+            Partitioning::Hash { prefix_bytes } => Some(*prefix_bytes),
+            Partitioning::Range { splits } => (splits.len() == 1).then_some(0),
+            Partitioning::Everywhere => None,
+        }
+    }
+
     /// The place of the range that has `key`: the last one that begins at or before it.
     #[inline]
     fn range_of(&self, splits: &[(Box<[u8]>, ShardId)], key: &[u8]) -> usize {

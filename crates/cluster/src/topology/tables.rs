@@ -147,6 +147,12 @@ impl TableMap {
         Some(self.get(table)?.router.home(key))
     }
 
+    /// How many leading bytes of a key of this table determine its shard by themselves, for keys that have so many. `None`
+    /// where that is not so, where each shard has every key, and where there is no such table.
+    pub fn deciding_prefix(&self, table: TableId) -> Option<usize> {
+        self.get(table)?.router.deciding_prefix()
+    }
+
     /// The shards that `scan` has to ask; `None` where there is no such table.
     pub fn homes(&self, table: TableId, scan: &Scan<'_>) -> Option<Homes> {
         Some(self.get(table)?.router.homes(scan))

@@ -11,17 +11,27 @@ use std::rc::Rc;
 /// Opens, or stays shut, for one that waits.
 type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
 
+/// A step that has done so many operations of transactions lets in no more.
+const STEP_OPERATIONS: u32 = 256;
+
+/// Times `begins_max` transactions are let in by one step at most.
+const ROUNDS: usize = 16;
+
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
 /// answers that others wait for above all, has its turn before more new work; so only the steps of a
-/// timer let transactions in, which comes after that, and each only so many.
+/// timer let transactions in, which comes after that. Each lets in a few, and again a few when these are done with what they
+/// can do at once, until the step has done [`STEP_OPERATIONS`]: a step costs as much whether it runs long or short ones, and
+/// short ones share it.
 #[derive(Debug)]
 pub struct Admission {
     node: NodeId,
     limits: Limits,
     open: Cell<usize>,
-    /// How many more this step may let in.
+    /// How many more this round of the step may let in.
     share: Cell<usize>,
+    /// How many more all rounds of the step may.
+    left: Cell<usize>,
     /// A node that serves no shard lets none in.
     serving: Cell<bool>,
     /// Since when each waits.
@@ -70,6 +80,7 @@ impl Admission {
             limits: limits.clone(),
             open: Cell::new(0),
             share: Cell::new(0),
+            left: Cell::new(0),
             serving: Cell::new(false),
             queue: RefCell::default(),
             again: RefCell::default(),
@@ -109,7 +120,16 @@ impl Admission {
 
     /// A step begins; that of a timer may let some in.
     pub(crate) fn step(&self, timer: bool) {
-        self.share.set(if timer { self.limits.begins_max } else { 0 });
+        let share = if timer { self.limits.begins_max } else { 0 };
+        self.share.set(share);
+        self.left.set(share.saturating_mul(ROUNDS));
+    }
+
+    /// The tasks of a step have had a round, and the step has done so many operations: it lets in more if that is little.
+    pub(crate) fn next_round(&self, operations: u32) {
+        if operations < STEP_OPERATIONS {
+            self.share.set(self.limits.begins_max.min(self.left.get()));
+        }
     }
 
     /// Lets in those for which there is room, and refuses those that have waited too long.
@@ -118,7 +138,7 @@ impl Admission {
         let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
         while self.share.get() > kept {
             let Some(turn) = self.again.borrow_mut().pop_front() else { break };
-            self.share.set(self.share.get() - 1);
+            self.take_share();
             turn.fill(());
         }
         loop {
@@ -171,13 +191,18 @@ impl Admission {
 
     fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
         self.open.set(self.open.get() + 1);
-        self.share.set(self.share.get() - 1);
+        self.take_share();
         Rc::new(AdmissionPermit {
             admission: Rc::clone(self),
             asked,
             entered: now,
             kept: RefCell::default(),
         })
+    }
+
+    fn take_share(&self) {
+        self.share.set(self.share.get() - 1);
+        self.left.set(self.left.get() - 1);
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {
@@ -280,6 +305,24 @@ mod tests {
         assert_eq!(admission.open(), 2, "the first is still inside");
         admission.turn(NOW);
         assert!(poll(fifth.as_mut()).is_some());
+    }
+
+    #[test]
+    fn a_step_lets_in_more_until_it_has_done_enough() {
+        let admission = open();
+        let (_first, second) = (enter(&admission), enter(&admission));
+        let mut third = pin!(admission.enter(NOW));
+        assert!(poll(third.as_mut()).is_none());
+        admission.next_round(STEP_OPERATIONS);
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_none(), "the step has done enough");
+        admission.next_round(STEP_OPERATIONS - 1);
+        admission.turn(NOW);
+        assert!(poll(third.as_mut()).is_some());
+        drop(second);
+        admission.step(false);
+        admission.next_round(0);
+        assert!(poll(pin!(admission.enter(NOW))).is_none(), "a step that lets none in");
     }
 
     #[test]

@@ -47,6 +47,8 @@ mod interactive;
 pub mod leaderships;
 pub mod limits;
 mod local_database;
+mod local_routes;
+pub mod own_branches;
 pub mod participant_table;
 mod procedure_calls;
 mod registrations;

@@ -242,6 +242,18 @@ impl RemoteBranches {
         self.with_remote(shard, |remote| remote.over = false);
     }
 
+    /// Checks that further operations do not fail.
+    ///
+    /// # Errors
+    /// That of all of them.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        match &*self.failure.borrow() {
+            None => Ok(()),
+            Some(failure) => Err(failure.clone()),
+        }
+    }
+
     /// The error of all further operations, if they fail.
     pub fn failure(&self) -> Option<Error> {
         self.failure.borrow().clone()

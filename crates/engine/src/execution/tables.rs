@@ -135,6 +135,11 @@ impl KnownTables {
         map.home(table, key).ok_or_else(|| lacking(table, map.standing(table)))
     }
 
+    /// How many leading bytes of a key of this table determine its shard by themselves; see [`TableMap::deciding_prefix`].
+    pub(crate) fn deciding_prefix(&self, table: TableId) -> Option<usize> {
+        self.map.borrow().deciding_prefix(table)
+    }
+
     /// The shards that `scan` has to ask.
     ///
     /// # Errors

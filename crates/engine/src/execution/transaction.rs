@@ -2,6 +2,7 @@
 
 use super::admission::AdmissionPermit;
 use super::limits::TURN;
+use super::own_branches::{OwnBranch, OwnBranches};
 use super::remote_branches::{RemoteBranches, ReplySlot};
 use super::slot::ResultSlot;
 use super::transaction_trace::AttemptTrace;
@@ -18,9 +19,12 @@ use shoal_cluster::topology::{Home, Homes};
 use shoal_types::limits::{check_key, check_value};
 use shoal_types::procedure::Shape;
 use shoal_types::transaction::ScanEnd;
-use shoal_types::{Aborted, Conflict, Error, Rejected, Result, Rows, Scan, ShardId, TableId};
-use std::cell::{Cell, OnceCell, RefCell};
+use shoal_types::{
+    Aborted, Conflict, Error, MaybeReady, Rejected, Result, Rows, Scan, ShardId, TableId,
+};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::ops::Bound;
 use std::rc::Rc;
 
@@ -31,10 +35,7 @@ use std::rc::Rc;
 pub struct CoordinatorTransaction {
     worker_context: Rc<WorkerContext>,
     remote_branches: Rc<RemoteBranches>,
-    /// Branches on the shards that this node leads, as in [`WorkerContext::own`]; begun when first needed.
-    own: Box<[OnceCell<StoreBranch>]>,
-    /// How many of their reads the engine has noted, since they were to be shown.
-    noted: Box<[Cell<usize>]>,
+    own: OwnBranches,
     /// Reads of other shards that were asked for ahead.
     ahead: RefCell<BTreeMap<OwnedKey, ReplySlot>>,
     /// What came from other shards; lives as long as the transaction, like what is read in place.
@@ -88,8 +89,7 @@ impl CoordinatorTransaction {
                 worker_context.epoch.get(),
                 permit,
             ),
-            own: worker_context.own.iter().map(|_| OnceCell::new()).collect(),
-            noted: worker_context.own.iter().map(|_| Cell::default()).collect(),
+            own: OwnBranches::default(),
             ahead: RefCell::default(),
             kept: Bump::new(),
             operations: Cell::new(0),
@@ -108,9 +108,7 @@ impl CoordinatorTransaction {
 
     /// What it has done so far.
     pub(super) fn done(&self) -> AttemptTrace {
-        let begun =
-            self.own.iter().take(64).enumerate().filter(|(_, branch)| branch.get().is_some());
-        let own = begun.fold(0, |own, (at, _)| own | 1 << at);
+        let own = self.own.iter().filter(|own| own.at < 64).fold(0, |bits, own| bits | 1 << own.at);
         AttemptTrace {
             remote_branches: Rc::clone(&self.remote_branches),
             own,
@@ -121,6 +119,7 @@ impl CoordinatorTransaction {
     /// One more operation.
     fn count(&self) {
         self.operations.set(self.operations.get().saturating_add(1));
+        self.worker_context.operate();
         self.work(OPERATION_BYTES);
     }
 
@@ -150,10 +149,7 @@ impl CoordinatorTransaction {
     /// What stopped it; nothing happened then.
     pub(super) async fn end(mut self, ending: BodyEnd) -> Result<()> {
         self.ended = true;
-        let own = std::mem::take(&mut self.own);
-        let branches = own.into_iter().enumerate();
-        let branches =
-            branches.filter_map(|(at, branch)| Some((at, branch.into_inner()?))).collect();
+        let branches = std::mem::take(&mut self.own);
         let remote_branches = Rc::clone(&self.remote_branches);
         self.worker_context.ask(EngineRequest::Commit(Submission {
             remote_branches,
@@ -201,8 +197,8 @@ impl CoordinatorTransaction {
     /// # Errors
     /// Where it never may, since the transaction cannot commit.
     pub(super) async fn reveal(&self) -> Result<()> {
-        for at in 0..self.own.len() {
-            while self.note_reads(at)? {
+        for own in self.own.iter() {
+            while self.note_reads(own)? {
                 self.worker_context.sleep(TURN).await;
             }
         }
@@ -216,13 +212,12 @@ impl CoordinatorTransaction {
 
     /// Has the engine note its reads of an own shard, but for those that it has noted before, and for no more of them than
     /// a step may look at. Says whether there are more.
-    fn note_reads(&self, at: usize) -> Result<bool> {
-        let Some(branch) = self.own[at].get() else { return Ok(false) };
+    fn note_reads(&self, own: &OwnBranch) -> Result<bool> {
         let Some(reads) = &self.worker_context.reads else { return Ok(false) };
-        let (from, most) = (self.noted[at].get(), self.worker_context.step_reads_max());
-        let unnoted = UnnotedReads { own: at, branch, from, most };
+        let (from, most) = (own.noted.get(), self.worker_context.step_reads_max());
+        let unnoted = UnnotedReads { own: own.at, branch: &own.branch, from, most };
         let noted = reads.note(&self.worker_context, &self.remote_branches, unnoted)?;
-        self.noted[at].set(noted);
+        own.noted.set(noted);
         self.worker_context.looked_at(noted - from);
         Ok(noted - from == most)
     }
@@ -251,15 +246,11 @@ impl CoordinatorTransaction {
         }
     }
 
+    #[inline]
     fn branch(&self, own: usize) -> Result<&StoreBranch> {
-        if let Some(failure) = self.remote_branches.failure() {
-            return Err(failure);
-        }
-        if self.own[own].get().is_none() {
-            // It cannot be begun elsewhere meanwhile: it belongs to one worker.
-            let _ = self.own[own].set(self.worker_context.begin(own)?);
-        }
-        Ok(self.own[own].get().expect("begun above"))
+        self.remote_branches.check()?;
+        let WorkerContext { own: places, .. } = &*self.worker_context;
+        self.own.get_or_begin(own, places.len(), || self.worker_context.begin(own))
     }
 
     /// Where what reads goes. In another attempt, what reads here waits before it does for what was asked ahead: it could
@@ -290,20 +281,26 @@ impl CoordinatorTransaction {
 
     /// The shard of this node, by its place, that does an operation within this call: the transaction has worked on so
     /// few bytes, with these, that it need not give way, and waits for nothing that was asked ahead.
-    fn at_once(&self, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
+    #[inline]
+    fn at_once(&self, use_of: KeyUse, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
         if self.worked.get().saturating_add(bytes) > WORK_BYTES_MAX || self.unsettled.get() {
             return None;
         }
-        match self.source(table, key) {
-            Ok(OperationTarget::Own(own)) => Some(own),
-            Ok(OperationTarget::Other(_)) | Err(_) => None,
-        }
+        let known = self.worker_context.local_routes.find(table, key);
+        known.or_else(|| self.find_local(table, key, use_of))
     }
 
-    /// The same for an operation that writes, which one shard alone has to do.
-    fn writes_at_once(&self, table: TableId, key: &[u8], bytes: usize) -> Option<usize> {
-        let home = self.worker_context.tables.home(table, key);
-        matches!(home, Ok(Home::One(_))).then(|| self.at_once(table, key, bytes)).flatten()
+    /// The shard of this node, by its place, that does operations on a key; none where several have to write it. Notes it
+    /// for keys that begin alike.
+    fn find_local(&self, table: TableId, key: &[u8], use_of: KeyUse) -> Option<usize> {
+        let shard = match self.worker_context.tables.home(table, key) {
+            Ok(Home::One(shard)) => shard,
+            Ok(Home::Everywhere) if use_of == KeyUse::Read => self.worker_context.nearest(),
+            Ok(Home::Everywhere) | Err(_) => return None,
+        };
+        let Ok(OperationTarget::Own(own)) = self.target(shard) else { return None };
+        self.worker_context.note_route(table, key, own);
+        Some(own)
     }
 
     /// The table of this name.
@@ -312,8 +309,9 @@ impl CoordinatorTransaction {
     }
 
     /// Reads, where that is done within this call; otherwise nothing has happened.
+    #[inline]
     pub(crate) fn get_at_once(&self, table: TableId, key: &[u8]) -> Option<Result<Option<&[u8]>>> {
-        let own = self.at_once(table, key, OPERATION_BYTES)?;
+        let own = self.at_once(KeyUse::Read, table, key, OPERATION_BYTES)?;
         self.count_use(KeyUse::Read, table, key);
         Some(self.branch(own).and_then(|branch| branch.get(table, key)))
     }
@@ -326,7 +324,7 @@ impl CoordinatorTransaction {
         value: &[u8],
     ) -> Option<Result<()>> {
         let bytes = key.len() + value.len();
-        let own = self.writes_at_once(table, key, OPERATION_BYTES + bytes)?;
+        let own = self.at_once(KeyUse::Written, table, key, OPERATION_BYTES + bytes)?;
         self.count_use(KeyUse::Written, table, key);
         self.work(bytes);
         Some(self.branch(own).and_then(|branch| branch.insert(table, key, value)))
@@ -339,7 +337,7 @@ impl CoordinatorTransaction {
         key: &[u8],
         delta: i64,
     ) -> Option<Result<i64>> {
-        let own = self.writes_at_once(table, key, 0)?;
+        let own = self.at_once(KeyUse::Written, table, key, 0)?;
         self.count_use(KeyUse::Written, table, key);
         Some(self.branch(own).and_then(|branch| branch.add(table, key, delta)))
     }
@@ -395,6 +393,13 @@ impl CoordinatorTransaction {
     fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.count_use(KeyUse::Written, table, key);
         self.work(key.len() + value.map_or(0, <[u8]>::len));
+        if let Some(own) = self.worker_context.local_routes.find(table, key) {
+            let branch = self.branch(own)?;
+            return match value {
+                Some(value) => branch.put(table, key, value),
+                None => branch.delete(table, key),
+            };
+        }
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
         self.each_home(table, key, |target| match (target, value) {
@@ -511,10 +516,24 @@ impl CoordinatorTransaction {
         rows.truncate(scan.limit);
         Ok(rows)
     }
-}
 
-impl shoal_types::Transaction for CoordinatorTransaction {
-    async fn get(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
+    /// Scans, where that is done within this call; otherwise nothing has happened.
+    pub(crate) fn scan_at_once(&self, table: TableId, scan: &Scan<'_>) -> Option<Result<Rows<'_>>> {
+        if self.worked.get() > WORK_BYTES_MAX || self.unsettled.get() || scan.limit > ANSWER.rows {
+            return None;
+        }
+        let Ok(Homes::One(shard)) = self.worker_context.tables.homes(table, scan) else {
+            return None;
+        };
+        let Ok(OperationTarget::Own(own)) = self.target(shard) else { return None };
+        self.count();
+        let rows = self.branch(own).and_then(|branch| branch.scan(table, *scan));
+        self.work(rows.as_ref().map_or(0, Vec::len) * OPERATION_BYTES);
+        Some(rows)
+    }
+
+    /// Reads, and waits for it.
+    pub(crate) async fn get_later(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
         self.count_use(KeyUse::Read, table, key);
         let shard = match self.settled(|| self.source(table, key)).await? {
             OperationTarget::Own(own) => return self.branch(own)?.get(table, key),
@@ -543,8 +562,9 @@ impl shoal_types::Transaction for CoordinatorTransaction {
         }
     }
 
-    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        let mut own = vec![false; self.own.len()];
+    /// The same for keys that may be of several shards.
+    fn prefetch_each(&self, keys: &[(TableId, &[u8])]) {
+        let mut own = vec![false; self.worker_context.own.len()];
         for (table, key) in keys {
             match self.source(*table, key) {
                 Ok(OperationTarget::Own(at)) => own[at] = true,
@@ -570,7 +590,8 @@ impl shoal_types::Transaction for CoordinatorTransaction {
         }
     }
 
-    async fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
+    /// Scans, and waits for it.
+    pub(crate) async fn scan_later(&self, table: TableId, scan: Scan<'_>) -> Result<Rows<'_>> {
         self.count();
         match self.worker_context.tables.homes(table, &scan)? {
             Homes::One(shard) => self.scan_shard(table, shard, scan).await,
@@ -593,11 +614,13 @@ impl shoal_types::Transaction for CoordinatorTransaction {
         }
     }
 
-    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_or_delete(table, key, Some(value))
-    }
-
-    async fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+    /// Inserts, and waits for it.
+    pub(crate) async fn insert_later(
+        &self,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
         self.count_use(KeyUse::Written, table, key);
         check_key(table, key)?;
         check_value(table, key, value)?;
@@ -620,20 +643,65 @@ impl shoal_types::Transaction for CoordinatorTransaction {
         Ok(())
     }
 
-    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
-        self.put_or_delete(table, key, None)
-    }
-
-    async fn add(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
+    /// Adds, and waits for it.
+    pub(crate) async fn add_later(&self, table: TableId, key: &[u8], delta: i64) -> Result<i64> {
         if let OperationTarget::Own(own) = self.settled(|| self.source(table, key)).await?
             && !matches!(self.worker_context.tables.home(table, key), Ok(Home::Everywhere))
         {
             self.count_use(KeyUse::Written, table, key);
             return self.branch(own)?.add(table, key, delta);
         }
-        let sum = shoal_types::transaction::sum(table, key, self.get(table, key).await?, delta)?;
-        self.put(table, key, &sum.to_le_bytes())?;
+        let sum =
+            shoal_types::transaction::sum(table, key, self.get_later(table, key).await?, delta)?;
+        self.put_or_delete(table, key, Some(&sum.to_le_bytes()))?;
         Ok(sum)
+    }
+}
+
+impl shoal_types::Transaction for CoordinatorTransaction {
+    #[inline]
+    fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>> {
+        let result = self.get_at_once(table, key);
+        MaybeReady::or_wait(result, || self.get_later(table, key))
+    }
+
+    fn prefetch(&self, keys: &[(TableId, &[u8])]) {
+        let WorkerContext { local_routes, .. } = &*self.worker_context;
+        let local = |(table, key): &(TableId, &[u8])| local_routes.find(*table, key);
+        let Some(first) = keys.first().and_then(local) else { return self.prefetch_each(keys) };
+        if !keys.iter().all(|key| local(key) == Some(first)) {
+            return self.prefetch_each(keys);
+        }
+        // The store passes over what it has not.
+        if let Ok(branch) = self.branch(first) {
+            branch.prefetch(keys);
+        }
+    }
+
+    #[inline]
+    fn scan(&self, table: TableId, scan: Scan<'_>) -> impl Future<Output = Result<Rows<'_>>> {
+        let result = self.scan_at_once(table, &scan);
+        MaybeReady::or_wait(result, || self.scan_later(table, scan))
+    }
+
+    fn put(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, Some(value))
+    }
+
+    #[inline]
+    fn insert(&self, table: TableId, key: &[u8], value: &[u8]) -> impl Future<Output = Result<()>> {
+        let result = self.insert_at_once(table, key, value);
+        MaybeReady::or_wait(result, || self.insert_later(table, key, value))
+    }
+
+    fn delete(&self, table: TableId, key: &[u8]) -> Result<()> {
+        self.put_or_delete(table, key, None)
+    }
+
+    #[inline]
+    fn add(&self, table: TableId, key: &[u8], delta: i64) -> impl Future<Output = Result<i64>> {
+        let result = self.add_at_once(table, key, delta);
+        MaybeReady::or_wait(result, || self.add_later(table, key, delta))
     }
 }
 

@@ -3,6 +3,8 @@
 use super::admission::Admission;
 use super::leaderships::{Leadership, Leaderships};
 use super::limits::{Limits, TURN};
+use super::local_routes::LocalRoutes;
+use super::own_branches::OwnBranches;
 use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
@@ -44,6 +46,8 @@ pub struct WorkerContext {
     pub own: Vec<LocalShard>,
     /// Where operations are done.
     pub(crate) operations_at: OperationSite,
+    /// Which of the own shards does the operations on keys that begin alike.
+    pub(crate) local_routes: LocalRoutes,
     /// The leader of each shard, and which of them this worker serves.
     pub leaderships: Leaderships,
     /// How transactions run.
@@ -62,6 +66,8 @@ pub struct WorkerContext {
     pub random: RefCell<Random>,
     /// The time of the step that is under way.
     pub now: Cell<Time>,
+    /// How many operations of transactions the step that is under way has done.
+    step_operations: Cell<u32>,
     /// How many keys the step that is under way has locked, validated, installed or rolled back.
     step_keys: Cell<u64>,
     /// How many the longest step has.
@@ -237,8 +243,8 @@ pub(crate) enum LocalCommand {
 pub struct Submission {
     /// The branches on shards of other nodes.
     pub remote_branches: Rc<RemoteBranches>,
-    /// The branches on shards that this node serves, by their place in [`WorkerContext::own`].
-    pub branches: Vec<(usize, StoreBranch)>,
+    /// The branches on shards that this node serves.
+    pub branches: OwnBranches,
     /// What is to become of it.
     pub ending: BodyEnd,
 }
@@ -283,6 +289,7 @@ impl WorkerContext {
             place,
             own,
             operations_at,
+            local_routes: LocalRoutes::default(),
             leaderships,
             admission: Admission::new(&limits, place.node),
             slows: Slows::new(limits.slow_after),
@@ -291,6 +298,7 @@ impl WorkerContext {
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
+            step_operations: Cell::default(),
             step_keys: Cell::default(),
             step_keys_most: Cell::default(),
             keys: Cell::default(),
@@ -348,6 +356,13 @@ impl WorkerContext {
         self.tables.homes(table, scan)
     }
 
+    /// The shard at this place does the operations on a key: notes it for the keys of which that is known by how they begin.
+    pub(super) fn note_route(&self, table: TableId, key: &[u8], own: usize) {
+        if let Some(prefix_bytes) = self.tables.deciding_prefix(table) {
+            self.local_routes.note(table, key, prefix_bytes, own);
+        }
+    }
+
     /// The tables that this worker knows.
     pub fn known_tables(&self) -> Arc<TableMap> {
         self.tables.map()
@@ -377,6 +392,7 @@ impl WorkerContext {
     /// From now on, or no longer, this node serves the shard at this place.
     pub fn serve(&self, at: usize, serves: bool) {
         self.leaderships.serve(self.own[at].shard, serves);
+        self.local_routes.forget();
         self.admission.serve(self.leaderships.serves_any());
     }
 
@@ -409,6 +425,7 @@ impl WorkerContext {
         let stores = stores.map(|(at, own)| (at, own.sessions.store(), news.given.contains(&at)));
         self.tables.follow(configuration.topology.tables(), stores);
         self.nodes.set(self.nodes.get().max(configuration.nodes.len()));
+        self.local_routes.forget();
         news
     }
 
@@ -555,6 +572,18 @@ impl WorkerContext {
     pub fn begin_step(&self, now: Time) {
         self.now.set(now);
         self.step_keys.set(0);
+        self.step_operations.set(0);
+    }
+
+    /// The step does one more operation of a transaction.
+    #[inline]
+    pub(super) fn operate(&self) {
+        self.step_operations.set(self.step_operations.get().saturating_add(1));
+    }
+
+    /// How many operations of transactions the step has done.
+    pub(super) fn step_operations(&self) -> u32 {
+        self.step_operations.get()
     }
 
     /// How many keys were locked, validated, installed or rolled back; and by the longest step.

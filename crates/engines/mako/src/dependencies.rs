@@ -46,7 +46,7 @@ pub(crate) struct ReadVersion<'a> {
     pub(crate) tombstone: bool,
 }
 
-/// The dependencies of the reads of `branch` in `range`, as many as there are. Shows each of them to `visit`.
+/// The dependencies of the reads of `branch` in `range`, as many as there are. Shows each of them to `visit`, if it is given.
 ///
 /// # Errors
 /// Where a version belongs to another epoch than the transaction, and is of a later one, or not known
@@ -55,13 +55,23 @@ pub(crate) fn of(
     branch: &StoreBranch,
     range: Range<usize>,
     reads: &Reads<'_>,
-    visit: &mut dyn FnMut(ReadVersion<'_>),
+    mut visit: Option<&mut dyn FnMut(ReadVersion<'_>)>,
 ) -> Result<Dependencies> {
     let mut stamp = Stamp::local(reads.epoch, Clock::ZERO);
     let mut foreign = None;
+    // Most versions that are read have no remote entries: this clock alone decides whether they are covered.
+    let reached = reads.watermarks.of(reads.epoch, reads.shard);
+    let any_epoch = reads.faults.has(MakoPlantedBug::CompareClocksOfEpochs);
     let count = branch.versions_read(range.start, range.len(), |version| {
         let read = ReadVersion { stamp: version.stamp, tombstone: version.value.is_none() };
-        visit(read);
+        if let Some(visit) = &mut visit {
+            visit(read);
+        }
+        let is_of_epoch = version.stamp.epoch == reads.epoch || any_epoch;
+        let is_local = version.stamp.remote.is_empty() && is_of_epoch;
+        if is_local && version.stamp.clock <= reached && !reads.full {
+            return;
+        }
         let (epoch, covered) =
             (version.stamp.epoch, reads.watermarks.covers(reads.shard, version.stamp));
         let settles = covered || reads.faults.has(MakoPlantedBug::ReadUnsettledEpoch);
@@ -136,7 +146,7 @@ impl ReadsToReveal for RevealedReads {
         let watermarks = self.watermarks.borrow();
         let (epoch, faults) = (transaction.epoch, PlantedBugs::NONE);
         let reads = Reads { shard, epoch, watermarks: &watermarks, full: false, faults };
-        let added = of(branch, from..from.saturating_add(most), &reads, &mut |_| {});
+        let added = of(branch, from..from.saturating_add(most), &reads, None);
         let added = added.inspect_err(|_| {
             // What was rolled back is dropped, now that it was met.
             branch.discard_read(|stamp| watermarks.rejects(shard, stamp));

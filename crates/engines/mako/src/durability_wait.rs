@@ -4,19 +4,33 @@
 //! there. When that shard has come so far, it moves on to the next one, or is done. So a slow shard
 //! delays only those that depend on it, and a step of one shard's watermark looks at no more than the
 //! items it frees.
+//!
+//! Most stamps have no remote entries, and a shard gives them out with ascending clocks. Such items wait in a queue of their
+//! shard, in the order of these clocks; one that comes out of that order waits as the others do.
+//!
+//! Invariant: the clocks of a queue of local items ascend.
 
 use shoal_types::{Clock, ShardId, Stamp, VectorWatermark};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Items of type `T` and their stamps.
 #[derive(Debug)]
 pub(crate) struct DurabilityWait<T> {
+    /// For each shard: the items that it keeps and whose stamps have no remote entries.
+    local: Vec<VecDeque<LocalItem<T>>>,
+    /// The other items.
     items: BTreeMap<u64, WaitingItem<T>>,
     next: u64,
     /// For each shard: the clock that is needed, and by which item. Those that need all shards to
     /// have come somewhere (a collapsed stamp's floor) wait in the last one.
     queues: Vec<BinaryHeap<Reverse<(Clock, u64)>>>,
+}
+
+#[derive(Debug)]
+struct LocalItem<T> {
+    stamp: Stamp,
+    item: T,
 }
 
 #[derive(Debug)]
@@ -30,12 +44,13 @@ impl<T> DurabilityWait<T> {
     /// None, in a configuration of so many shards.
     pub(crate) fn new(shards: usize) -> DurabilityWait<T> {
         let queues = (0..=shards).map(|_| BinaryHeap::new()).collect();
-        DurabilityWait { items: BTreeMap::new(), next: 0, queues }
+        let local = (0..shards).map(|_| VecDeque::new()).collect();
+        DurabilityWait { local, items: BTreeMap::new(), next: 0, queues }
     }
 
     /// How many wait.
     pub(crate) fn len(&self) -> usize {
-        self.items.len()
+        self.items.len() + self.local.iter().map(VecDeque::len).sum::<usize>()
     }
 
     /// Adds an item that waits for `stamp`, kept by `own`; gives it back if it need not wait.
@@ -49,6 +64,12 @@ impl<T> DurabilityWait<T> {
         let Some((shard, clock)) = first_uncovered(watermark, own, &stamp) else {
             return Some((stamp, item));
         };
+        let local = &mut self.local[own.0 as usize];
+        let is_last = local.back().is_none_or(|last| last.stamp.clock <= clock);
+        if stamp.as_ref().remote.is_empty() && is_last {
+            local.push_back(LocalItem { stamp, item });
+            return None;
+        }
         let number = self.next;
         self.next += 1;
         self.items.insert(number, WaitingItem { own, stamp, item });
@@ -62,6 +83,14 @@ impl<T> DurabilityWait<T> {
         watermark: &VectorWatermark,
         mut done: impl FnMut(ShardId, Stamp, T),
     ) {
+        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
+            let reached = watermark.of(shard);
+            while let Some(LocalItem { stamp, item }) =
+                local.pop_front_if(|first| first.stamp.clock <= reached)
+            {
+                done(shard, stamp, item);
+            }
+        }
         for at in 0..self.queues.len() {
             let shard = match at == self.queues.len() - 1 {
                 true => ShardId::EVERY,
@@ -91,6 +120,16 @@ impl<T> DurabilityWait<T> {
         watermark: &VectorWatermark,
         picked: impl Fn(&T) -> bool,
     ) -> Vec<(ShardId, T)> {
+        let mut expired = Vec::new();
+        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
+            if local.iter().any(|waiting| picked(&waiting.item)) {
+                let (taken, kept) =
+                    std::mem::take(local).into_iter().partition(|waiting| picked(&waiting.item));
+                *local = kept;
+                let taken: VecDeque<LocalItem<T>> = taken;
+                expired.extend(taken.into_iter().map(|waiting| (shard, waiting.item)));
+            }
+        }
         let taken = self.items.extract_if(.., |_, item| picked(&item.item));
         let waits_for =
             |item: &WaitingItem<T>| match first_uncovered(watermark, item.own, &item.stamp) {
@@ -99,19 +138,26 @@ impl<T> DurabilityWait<T> {
                 Some((shard, _)) => shard,
                 None => item.own,
             };
-        taken.map(|(_, item)| (waits_for(&item), item.item)).collect()
+        expired.extend(taken.map(|(_, item)| (waits_for(&item), item.item)));
+        expired
     }
 
     /// The items that wait.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.items.values().map(|item| &item.item)
+        let local = self.local.iter().flatten().map(|waiting| &waiting.item);
+        local.chain(self.items.values().map(|item| &item.item))
     }
 
     /// Takes out everything that waits.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (ShardId, Stamp, T)> + use<T> {
         self.queues.iter_mut().for_each(BinaryHeap::clear);
-        let items = std::mem::take(&mut self.items);
-        items.into_values().map(|WaitingItem { own, stamp, item }| (own, stamp, item))
+        let mut all = Vec::new();
+        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
+            all.extend(local.drain(..).map(|LocalItem { stamp, item }| (shard, stamp, item)));
+        }
+        let items = std::mem::take(&mut self.items).into_values();
+        all.extend(items.map(|WaitingItem { own, stamp, item }| (own, stamp, item)));
+        all.into_iter()
     }
 
     fn queue(&mut self, shard: ShardId) -> &mut BinaryHeap<Reverse<(Clock, u64)>> {
@@ -191,5 +237,45 @@ mod tests {
         let mut done = Vec::new();
         durability_wait.advance(&watermark, |_, _, item| done.push(item));
         assert_eq!((done, durability_wait.len()), (vec!["new"], 0));
+    }
+
+    #[test]
+    fn local_stamps_wait_in_order_and_others_do_not_wait_behind_them() {
+        let mut watermark = VectorWatermark::new(Epoch(1), 3);
+        let mut durability_wait = DurabilityWait::new(3);
+        for (clock, item) in [(5, "first"), (7, "second"), (7, "third"), (6, "late")] {
+            let stamp = Stamp::local(Epoch(1), Clock(clock));
+            assert_eq!(durability_wait.push(&watermark, S[0], stamp, item), None);
+        }
+        assert_eq!(durability_wait.push(&watermark, S[0], stamp([8, 0, 1]), "remote"), None);
+        let other = Stamp::local(Epoch(1), Clock(1));
+        assert_eq!(durability_wait.push(&watermark, S[1], other, "other"), None);
+        let mut advance = |shard: usize, clock: u64| {
+            let mut done = Vec::new();
+            watermark.raise(S[shard], Clock(clock));
+            durability_wait.advance(&watermark, |own, stamp, item| {
+                assert!(watermark.covers(own, stamp.as_ref()), "{item} is not covered");
+                done.push(item);
+            });
+            done
+        };
+        assert_eq!(advance(0, 6), ["first", "late"]);
+        assert_eq!(advance(2, 9), [""; 0]);
+        assert_eq!(advance(0, 8), ["second", "third", "remote"]);
+        assert_eq!(durability_wait.iter().collect::<Vec<_>>(), [&"other"]);
+        let taken = durability_wait.take_if(&watermark, |item| *item == "other");
+        assert_eq!((taken, durability_wait.len()), (vec![(S[1], "other")], 0));
+    }
+
+    #[test]
+    fn all_is_taken_with_its_stamp() {
+        let watermark = VectorWatermark::new(Epoch(1), 3);
+        let mut durability_wait = DurabilityWait::new(3);
+        let (local, remote) = (Stamp::local(Epoch(1), Clock(5)), stamp([6, 1, 0]));
+        durability_wait.push(&watermark, S[0], remote.clone(), "remote");
+        durability_wait.push(&watermark, S[0], local.clone(), "local");
+        let all: Vec<_> = durability_wait.take_all().collect();
+        assert_eq!(all, [(S[0], local, "local"), (S[0], remote, "remote")]);
+        assert_eq!(durability_wait.len(), 0);
     }
 }

@@ -15,7 +15,7 @@ use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::PARTS_AHEAD_MAX;
 use shoal_replication::in_flight_clocks::{InFlight, InFlightClocks};
-use shoal_store::Locked;
+use shoal_store::{Locked, TrimQueue};
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
 use std::collections::VecDeque;
@@ -45,6 +45,8 @@ pub(super) struct LeaderShard {
     has_part: bool,
     /// What is installed in slices, in the order in which it was certified.
     installing: VecDeque<Installing>,
+    /// Keys with versions that were overwritten by what is not covered. It outlives a leadership.
+    overwritten: TrimQueue,
     /// What proposed entries say that are not decided.
     undecided: VecDeque<EntryContents>,
     /// The last epoch whose end is appended.
@@ -84,6 +86,7 @@ impl LeaderShard {
             needs: PieceNeeds::default(),
             has_part: false,
             installing: VecDeque::new(),
+            overwritten: TrimQueue::default(),
             undecided: VecDeque::new(),
             ended: Epoch(first.0 - 1),
             finals_appended: Epoch(first.0 - 1),
@@ -120,6 +123,11 @@ impl LeaderShard {
     pub(super) fn begin_leading(&mut self) -> &mut Option<LeaderState> {
         self.ever_led = true;
         &mut self.leader_state
+    }
+
+    /// The keys with versions that are freed once what overwrote them is covered.
+    pub(super) fn overwritten(&mut self) -> &mut TrimQueue {
+        &mut self.overwritten
     }
 
     /// The epoch in which the leadership began, if the node leads the shard.

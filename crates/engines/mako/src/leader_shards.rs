@@ -42,6 +42,11 @@ impl LeaderShards {
         self.shards.iter()
     }
 
+    /// The same, to change each.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut LeaderShard> {
+        self.shards.iter_mut()
+    }
+
     /// The place of a shard.
     pub(super) fn place_of(&self, shard: ShardId) -> Option<usize> {
         self.shards.iter().position(|led| led.lead.shard == shard)

@@ -90,6 +90,10 @@ pub enum MakoPlantedBug {
     CopyFromOneStream,
     /// A node goes on to learn about a shard after it has said what it knows of it (M9).
     LearnAfterLoss,
+    /// A version that was read is compared with how far its shard is durable in another epoch than its own (M8).
+    CompareClocksOfEpochs,
+    /// Overwritten versions are freed before what overwrote them is covered (M10).
+    TrimUncovered,
 }
 
 impl Plantable for MakoPlantedBug {

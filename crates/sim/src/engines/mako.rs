@@ -49,6 +49,8 @@ impl Subject for Mako {
         ("stable-while-blocked", MakoPlantedBug::StableWhileBlocked),
         ("stable-alone", MakoPlantedBug::StableAlone),
         ("copy-from-one-stream", MakoPlantedBug::CopyFromOneStream),
+        ("compare-clocks-of-epochs", MakoPlantedBug::CompareClocksOfEpochs),
+        ("trim-uncovered", MakoPlantedBug::TrimUncovered),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> MakoOptions {

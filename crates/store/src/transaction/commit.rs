@@ -11,6 +11,7 @@ use crate::reclaim::{Memory, Retired};
 use crate::record::{LockError, Record};
 use crate::session::{Session, SessionState};
 use crate::store::Store;
+use crate::trim::TrimQueue;
 use crate::version::Version;
 use crate::work::{self, Work};
 use shoal_types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
@@ -139,11 +140,35 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         stamp: StampRef<'_>,
         committed: impl Fn(StampRef<'_>) -> bool,
     ) {
+        self.install_some(until, stamp, &committed, None);
+    }
+
+    /// The same, and adds the records to `queue` of which an overwritten version stays until this installation is committed:
+    /// [`Session::trim`] frees it then.
+    ///
+    /// REQUIRES: `queue` is of installations on this store.
+    pub fn install_and_queue(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        committed: impl Fn(StampRef<'_>) -> bool,
+        queue: &mut TrimQueue,
+    ) {
+        self.install_some(until, stamp, &committed, Some(queue));
+    }
+
+    fn install_some(
+        &mut self,
+        until: usize,
+        stamp: StampRef<'_>,
+        committed: &dyn Fn(StampRef<'_>) -> bool,
+        queue: Option<&mut TrimQueue>,
+    ) {
         let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
-        let emptied = state.install(until, stamp, &committed);
+        let emptied = state.install(until, stamp, committed, queue);
         // A few more than came in, so that what had to wait gets its turn.
-        state.sweep(store, emptied + SWEEP_MORE, &committed);
+        state.sweep(store, emptied + SWEEP_MORE, committed);
     }
 
     /// The same where all that is in the store is committed: of each key's chain only what is published stays. A tombstone
@@ -156,7 +181,7 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
     ) {
         let Session { store, state, .. } = self.transaction.session_mut();
         let state = state.get_mut();
-        let emptied = state.install(until, stamp, &|_| true);
+        let emptied = state.install(until, stamp, &|_| true, None);
         state.sweep(store, emptied + SWEEP_MORE, &removable);
     }
 
@@ -297,6 +322,7 @@ impl SessionState {
         until: usize,
         stamp: StampRef<'_>,
         committed: &dyn Fn(StampRef<'_>) -> bool,
+        mut queue: Option<&mut TrimQueue>,
     ) -> usize {
         let removals_before = self.removals.len();
         let until = until.min(self.sets.writes.entries.len());
@@ -322,6 +348,11 @@ impl SessionState {
                 if let Some(kept) = unsafe { write.kept.as_ref() } {
                     cut = kept.prev();
                     kept.set_prev(ptr::null_mut());
+                }
+                if let Some(queue) = &mut queue
+                    && !old.is_null()
+                {
+                    queue.push(write.record, stamp);
                 }
                 // Not before the chain is cut, or two could cut off the same.
                 record.unlock(version.as_ptr());

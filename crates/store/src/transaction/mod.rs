@@ -157,18 +157,27 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         most: usize,
         mut visit: impl FnMut(VersionRef<'_>),
     ) -> usize {
+        /// Taken out together.
+        const CHUNK: usize = 16;
         let (mut at, until) = (from, from.saturating_add(most));
+        let mut chunk = [std::ptr::null_mut(); CHUNK];
         loop {
-            if at == until {
+            // Not borrowed while `visit` runs: it is foreign.
+            let taken = {
+                let reads = &self.session().state.borrow().sets.reads;
+                let reads = reads.get(at..until.min(reads.len())).unwrap_or_default();
+                let places = chunk.iter_mut().zip(reads);
+                places.map(|(place, read)| *place = read.version).count()
+            };
+            if taken == 0 {
                 return at;
             }
-            // Not borrowed while `visit` runs: it is foreign.
-            let read = self.session().state.borrow().sets.reads.get(at).map(|read| read.version);
-            let Some(version) = read else { return at };
-            at += 1;
-            // SAFETY: what a transaction read is kept by its guard.
-            if let Some(version) = unsafe { Guarded::at(version) } {
-                visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
+            at += taken;
+            for version in &chunk[..taken] {
+                // SAFETY: what a transaction read is kept by its guard.
+                if let Some(version) = unsafe { Guarded::at(*version) } {
+                    visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
+                }
             }
         }
     }

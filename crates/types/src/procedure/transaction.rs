@@ -5,56 +5,20 @@
 
 use crate::error::Result;
 use crate::id::TableId;
+use crate::maybe_ready::MaybeReady;
 use crate::transaction::{Rows, Scan, Transaction};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 
 /// The future of one operation of a [`DynTransaction`].
-pub enum OperationFuture<'f, T> {
-    /// The result is known. `None` once it was taken.
-    Ready(Option<Result<T>>),
-    /// The result has to be waited for.
-    Waits(Pin<Box<dyn Future<Output = Result<T>> + 'f>>),
-}
+pub type OperationFuture<'f, T> =
+    MaybeReady<Result<T>, Pin<Box<dyn Future<Output = Result<T>> + 'f>>>;
 
 impl<'f, T> OperationFuture<'f, T> {
-    /// Of an operation that is done.
-    #[inline]
-    pub fn ready(result: Result<T>) -> OperationFuture<'f, T> {
-        OperationFuture::Ready(Some(result))
-    }
-
     /// Of an operation that may have to wait.
     pub fn waits(future: impl Future<Output = Result<T>> + 'f) -> OperationFuture<'f, T> {
-        OperationFuture::Waits(Box::pin(future))
-    }
-}
-
-// The result is never pinned: it is moved out.
-impl<T> Unpin for OperationFuture<'_, T> {}
-
-impl<T> Future for OperationFuture<'_, T> {
-    type Output = Result<T>;
-
-    #[inline]
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        match self.get_mut() {
-            OperationFuture::Ready(result) => {
-                Poll::Ready(result.take().expect("a future is not polled again once it is ready"))
-            }
-            OperationFuture::Waits(future) => future.as_mut().poll(context),
-        }
-    }
-}
-
-impl<T> fmt::Debug for OperationFuture<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OperationFuture::Ready(_) => f.write_str("Ready"),
-            OperationFuture::Waits(_) => f.write_str("Waits"),
-        }
+        MaybeReady::Waits(Box::pin(future))
     }
 }
 

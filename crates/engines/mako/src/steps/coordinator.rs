@@ -74,8 +74,9 @@ impl Mako {
                 let installs = done.is_some_and(|it| it.ending == BodyEnd::Commit);
                 self.runtime.worker_context.sequences.borrow_mut().finish(sequence);
                 let writes = installs && remote_branches.with_remote(shard, |remote| remote.writes);
-                let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
-                self.certified(&remote_branches, shard, stamp, writes, effects);
+                let written = [(shard, stamp.clock)];
+                let written = if writes { &written[..] } else { &[] };
+                self.certified(&remote_branches, shard, stamp, written, effects);
             }
             MakoReply::Refused { error } => {
                 remote_branches.fail(shard, &error);
@@ -111,10 +112,28 @@ impl Mako {
     /// A transaction's body is done.
     pub(crate) fn submit(&mut self, submission: Submission, effects: &mut MakoEffects) {
         let Submission { remote_branches, branches, ending } = submission;
-        remote_branches.marks.submit(self.runtime.worker_context.now.get());
-        remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
-        let own =
-            branches.into_iter().map(|(at, branch)| (at, StagedCertification::reading(branch, 0)));
+        let worker_context = &self.runtime.worker_context;
+        remote_branches.marks.submit(worker_context.now.get());
+        remote_branches.own_keys.set(branches.writes());
+        let is_local = remote_branches.remotes().is_empty();
+        if !is_local {
+            self.coordinator.transactions.remove(remote_branches.id.sequence);
+        }
+        let failure = remote_branches.failure().or_else(|| {
+            let (epoch, open) = (remote_branches.epoch, worker_context.epoch.get());
+            (epoch < open).then(|| Mako::not_open(epoch))
+        });
+        let own = match branches.into_only() {
+            Ok((at, branch))
+                if is_local && failure.is_none() && worker_context.is_short(branch.size()) =>
+            {
+                let install = ending == BodyEnd::Commit;
+                return self.certify_here(at, &remote_branches, branch, install, effects);
+            }
+            Ok(only) => vec![only],
+            Err(branches) => branches.into_sorted(),
+        };
+        let own = own.into_iter().map(|(at, branch)| (at, StagedCertification::reading(branch, 0)));
         let certification = Certification {
             ending,
             phase: CommitPhase::Draining,
@@ -122,15 +141,11 @@ impl Mako {
             drawn: Vec::new(),
             validated: None,
             waiting: 0,
-            remote_branches: Rc::clone(&remote_branches),
+            remote_branches,
         };
-        self.coordinator.transactions.remove(remote_branches.id.sequence);
-        if let Some(error) = remote_branches.failure() {
-            self.abort(certification, error, effects);
-        } else if remote_branches.epoch < self.runtime.worker_context.epoch.get() {
-            self.abort(certification, Mako::not_open(remote_branches.epoch), effects);
-        } else {
-            self.drain(certification, effects);
+        match failure {
+            Some(error) => self.abort(certification, error, effects),
+            None => self.drain(certification, effects),
         }
     }
 
@@ -156,23 +171,12 @@ impl Mako {
         let remotes: Vec<(ShardId, bool)> =
             remote_branches.remotes().iter().map(|remote| (remote.shard, remote.writes)).collect();
         let install = it.ending == BodyEnd::Commit;
-        match (&mut it.own[..], &remotes[..]) {
-            ([], [(shard, _)]) => {
-                it.phase = CommitPhase::Delegated;
-                it.waiting = 1;
-                let request = |operations| MakoRequest::Commit { operations, install };
-                self.runtime.send_next(&remote_branches, *shard, request, effects);
-                self.coordinator.transactions.keep(it);
-                return;
-            }
-            ([(at, own)], []) if own.is_short(&self.runtime.worker_context) => {
-                let at = *at;
-                let Some(branch) = it.own.pop().and_then(|(_, own)| own.into_branch()) else {
-                    return;
-                };
-                return self.certify_here(at, &it, branch, install, effects);
-            }
-            _ => {}
+        if let ([], [(shard, _)]) = (&it.own[..], &remotes[..]) {
+            it.phase = CommitPhase::Delegated;
+            it.waiting = 1;
+            let request = |operations| MakoRequest::Commit { operations, install };
+            self.runtime.send_next(&remote_branches, *shard, request, effects);
+            return self.coordinator.transactions.keep(it);
         }
         if install {
             if let Some(shard) = self.silent_writer(&remote_branches) {
@@ -214,23 +218,23 @@ impl Mako {
         }
     }
 
-    /// A transaction on one own shard: certified without a message.
+    /// A transaction on one own shard: certified without a message, in this call.
     fn certify_here(
         &mut self,
         at: usize,
-        it: &Certification,
+        remote_branches: &Rc<RemoteBranches>,
         branch: StoreBranch,
         install: bool,
         effects: &mut MakoEffects,
     ) {
-        let remote_branches = &it.remote_branches;
         let (transaction, shard) = (remote_branches.id, self.leader_shards[at].lead.shard);
         let writes = install && !branch.is_read_only();
         match self.commit_branch(at, transaction, branch, install, effects) {
             Ok(stamp) => {
                 self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
-                let writes = writes.then_some((shard, stamp.clock)).into_iter().collect();
-                self.certified(remote_branches, shard, stamp, writes, effects);
+                let written = [(shard, stamp.clock)];
+                let written = if writes { &written[..] } else { &[] };
+                self.certified(remote_branches, shard, stamp, written, effects);
             }
             Err(error) => {
                 self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
@@ -438,7 +442,7 @@ impl Mako {
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
         }
         self.runtime.expect_resolved(remote_branches.id.sequence, unresolved);
-        self.certified(&remote_branches, home, stamp, drawn, effects);
+        self.certified(&remote_branches, home, stamp, &drawn, effects);
     }
 
     /// A shard whose clock for the transaction cannot be: its reads depend on as much of that shard or
@@ -508,7 +512,7 @@ impl Mako {
         remote_branches: &Rc<RemoteBranches>,
         own: ShardId,
         stamp: Stamp,
-        writes: Vec<(ShardId, Clock)>,
+        writes: &[(ShardId, Clock)],
         effects: &mut MakoEffects,
     ) {
         self.counters.certified += 1;
@@ -516,7 +520,7 @@ impl Mako {
         remote_branches.marks.end_stage(VALIDATING, self.runtime.worker_context.now.get());
         let transaction = remote_branches.id;
         effects.observe(|| {
-            let stamp = stamp.clone();
+            let (stamp, writes) = (stamp.clone(), writes.to_vec());
             MakoObservation::Certified { transaction, own, stamp, writes }
         });
         let since = self.runtime.worker_context.now.get()

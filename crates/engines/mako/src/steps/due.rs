@@ -37,6 +37,7 @@ impl Mako {
             }
             self.run(now, effects);
         }
+        self.trim();
         if self.follower_replays.is_unstable() {
             self.replay(FollowerReplays::stabilize);
         }

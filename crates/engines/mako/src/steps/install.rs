@@ -70,12 +70,12 @@ impl Mako {
         self.runtime.worker_context.worked(*next - from);
         let watermarks = self.watermarks.borrow();
         let committed = |old: StampRef<'_>| watermarks.covers(shard, old);
+        let queue = self.leader_shards[at].overwritten();
+        locked.install_and_queue(*next, stamp.as_ref(), committed, queue);
         if *next < writes {
-            locked.install_until(*next, stamp.as_ref(), committed);
             return Some(installing);
         }
-        let Installing { locked, stamp, .. } = installing;
-        locked.install(stamp.as_ref(), committed);
+        drop(installing);
         if from == 0 || !options.faults.has(MakoPlantedBug::SafeClockPastParts) {
             self.leader_shards[at].lead.end_in_flight(clock);
         }

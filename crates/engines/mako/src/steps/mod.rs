@@ -14,6 +14,7 @@
 //! | `leadership.rs` | taking over, recovering, leaving | M7, M9 |
 //! | `epoch_change.rs` | epochs open, close and are settled | M3, M8, M9 |
 //! | `rollback.rs` | what was rolled back leaves the stores | M9 |
+//! | `trim.rs` | overwritten versions are freed | M10 |
 //! | `snapshot.rs` | how a replica gets what streams have no more | M10 |
 //! | `unanswered.rs`, `silence.rs` | waits for other shards have a bound; nodes that hold up a shard and are gone | M3, M11 |
 //! | `undecided.rs`, `loss.rs` | what only a lost shard can decide; a shard whose majority is lost for good | M9, M12 |
@@ -33,6 +34,7 @@ mod silence;
 mod slices;
 mod snapshot;
 mod status;
+mod trim;
 mod unanswered;
 mod undecided;
 mod watermark;

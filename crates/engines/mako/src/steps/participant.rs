@@ -347,13 +347,23 @@ impl Mako {
         let EpochTransaction { transaction, epoch } = of;
         let context = Reads { shard, epoch, watermarks, full, faults };
         let observed = effects.observations.as_ref().map_or(0, Vec::len);
-        let gathered = dependencies::of(branch, reads, &context, &mut |read| {
-            let (stamp, tombstone) = (read.stamp, read.tombstone);
-            effects.observe(|| {
-                let stamp = stamp.to_stamp();
-                MakoObservation::Read { transaction, shard, stamp, tombstone }
-            });
-        });
+        let gathered = match &mut effects.observations {
+            None => dependencies::of(branch, reads, &context, None),
+            Some(observations) => dependencies::of(
+                branch,
+                reads,
+                &context,
+                Some(&mut |read| {
+                    let (stamp, tombstone) = (read.stamp.to_stamp(), read.tombstone);
+                    observations.push(MakoObservation::Read {
+                        transaction,
+                        shard,
+                        stamp,
+                        tombstone,
+                    });
+                }),
+            ),
+        };
         if gathered.is_err() {
             // None of it is ever seen.
             effects.observations.iter_mut().for_each(|seen| seen.truncate(observed));

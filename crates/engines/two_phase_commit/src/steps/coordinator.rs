@@ -147,9 +147,9 @@ impl TwoPhaseCommit {
         let Submission { remote_branches, branches, ending } = submission;
         remote_branches.marks.submit(self.runtime.worker_context.now.get());
         self.coordinator.remove(remote_branches.id.sequence);
-        remote_branches.own_keys.set(branches.iter().map(|(_, branch)| branch.size().writes).sum());
+        remote_branches.own_keys.set(branches.writes());
         let reading = |branch| OwnBranch::Reading(StagedCertification::reading(branch, 0));
-        let own = branches.into_iter().map(|(at, branch)| (at, reading(branch)));
+        let own = branches.into_sorted().into_iter().map(|(at, branch)| (at, reading(branch)));
         let it = CommitProgress {
             remote_branches,
             ending,
