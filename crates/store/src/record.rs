@@ -177,6 +177,14 @@ impl Record {
         Err(LockError::Held)
     }
 
+    /// Locks a record that no other session sees yet.
+    pub(crate) fn begin_locked(&self) {
+        self.word.store(
+            ptr::null_mut::<Version>().map_addr(|address| address | LOCKED),
+            Ordering::Relaxed,
+        );
+    }
+
     /// Releases the lock and makes `newest` (perhaps the same as before) the newest version.
     ///
     /// REQUIRES: the caller holds the lock.
