@@ -36,6 +36,79 @@ pub struct StreamWrite {
     pub value: Option<Bytes>,
 }
 
+/// A write of a list, borrowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteRef<'w> {
+    /// The table of the key.
+    pub table: TableId,
+    /// The key that is written.
+    pub key: &'w [u8],
+    /// The new value; `None` for a tombstone.
+    pub value: Option<&'w [u8]>,
+}
+
+/// A list of writes as it is in an entry: nothing is allocated for its rows.
+///
+/// Invariant: all lengths in it were checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EncodedWrites {
+    /// The writes, without their count.
+    bytes: Bytes,
+    count: usize,
+}
+
+impl EncodedWrites {
+    /// How many writes there are.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Bytes of keys and values.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes.len() - self.count * WRITE_HEADER_BYTES
+    }
+
+    /// The writes, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = WriteRef<'_>> + Clone {
+        let mut rest = &self.bytes[..];
+        (0..self.count).map(move |_| take_write(&mut rest).expect("its lengths were checked"))
+    }
+
+    /// The same, each to be kept for longer: it keeps the whole entry.
+    pub fn shared(&self) -> impl Iterator<Item = StreamWrite> {
+        self.iter().map(|WriteRef { table, key, value }| StreamWrite {
+            table,
+            key: self.bytes.slice_ref(key),
+            value: value.map(|value| self.bytes.slice_ref(value)),
+        })
+    }
+}
+
+/// Table, and lengths of key and value.
+const WRITE_HEADER_BYTES: usize = 4 + 2 + 4;
+
+/// Takes the next write off; `None` where the bytes end before it does.
+fn take_write<'w>(rest: &mut &'w [u8]) -> Option<WriteRef<'w>> {
+    let (table, after) = rest.split_first_chunk()?;
+    let (key_bytes, after) = after.split_first_chunk()?;
+    let (key, after) = after.split_at_checked(u16::from_le_bytes(*key_bytes).into())?;
+    let (value_bytes, after) = after.split_first_chunk()?;
+    let (value, after) = match u32::from_le_bytes(*value_bytes) {
+        TOMBSTONE => (None, after),
+        bytes => {
+            let (value, after) = after.split_at_checked(bytes as usize)?;
+            (Some(value), after)
+        }
+    };
+    *rest = after;
+    Some(WriteRef { table: TableId(u32::from_le_bytes(*table)), key, value })
+}
+
 impl fmt::Display for StreamWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -146,11 +219,6 @@ impl EntryReader {
         Ok(self.rest.get_u8())
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, MalformedEntry> {
-        self.need(2)?;
-        Ok(self.rest.get_u16_le())
-    }
-
     /// Reads the next four bytes, little-endian.
     ///
     /// # Errors
@@ -169,9 +237,18 @@ impl EntryReader {
         Ok(self.rest.get_u64_le())
     }
 
-    fn take(&mut self, count: usize) -> Result<Bytes, MalformedEntry> {
-        self.need(count)?;
-        Ok(self.rest.split_to(count))
+    /// Reads the next list of writes, which stays as it is.
+    ///
+    /// # Errors
+    /// Where the entry ends before.
+    pub fn encoded_writes(&mut self) -> Result<EncodedWrites, MalformedEntry> {
+        let count = self.u32()? as usize;
+        let mut rest = &self.rest[..];
+        for _ in 0..count {
+            take_write(&mut rest).ok_or_else(|| self.malformed())?;
+        }
+        let bytes = self.rest.len() - rest.len();
+        Ok(EncodedWrites { bytes: self.rest.split_to(bytes), count })
     }
 
     /// Reads the next list of writes.
@@ -179,18 +256,7 @@ impl EntryReader {
     /// # Errors
     /// Where the entry ends before.
     pub fn writes(&mut self) -> Result<Vec<StreamWrite>, MalformedEntry> {
-        let mut writes = Vec::new();
-        for _ in 0..self.u32()? {
-            let table = TableId(self.u32()?);
-            let key_bytes = self.u16()?.into();
-            let key = self.take(key_bytes)?;
-            let value = match self.u32()? {
-                TOMBSTONE => None,
-                bytes => Some(self.take(bytes as usize)?),
-            };
-            writes.push(StreamWrite { table, key, value });
-        }
-        Ok(writes)
+        Ok(self.encoded_writes()?.shared().collect())
     }
 
     /// Nothing may follow.

@@ -10,8 +10,8 @@ use crate::replay_floor::ReplayFloor;
 use crate::replica::ShardReplica;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::{PlantedBug, PlantedBugs};
-use shoal_store::{Locked, Session};
-use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Stamp, StampRef};
+use shoal_store::{Locked, ReplayedWrite, Session};
+use shoal_types::{Aborted, Conflict, Epoch, Error, Result, ShardId, Stamp, StampRef};
 use std::ops::DerefMut;
 use std::rc::Rc;
 
@@ -31,26 +31,11 @@ pub fn replay(
     stamp: &Stamp,
     writes: &[StreamWrite],
     faults: PlantedBugs,
-    observe: Option<&mut Vec<impl From<AppliedWrite>>>,
-) -> bool {
-    let floor = replica.floor();
-    replay_above(replica, Some(&floor), sessions, stamp, writes, faults, observe)
-}
-
-/// The same, for what is above the floor; for everything, where there is none.
-#[must_use]
-pub fn replay_above(
-    replica: &ShardReplica,
-    floor: Option<&ReplayFloor>,
-    sessions: &Rc<SessionPool>,
-    stamp: &Stamp,
-    writes: &[StreamWrite],
-    faults: PlantedBugs,
     mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
 ) -> bool {
-    let floor = floor.filter(|_| !faults.has(PlantedBug::ReplayBelowFloor));
+    let floor = replica.floor();
     let is_new = |write: &&StreamWrite| {
-        !floor.is_some_and(|it| it.has(write.table, &write.key, stamp.clock))
+        faults.has(PlantedBug::ReplayBelowFloor) || !floor.has(write.table, &write.key, stamp.clock)
     };
     for _ in 0..TRIES {
         let writes = writes.iter().filter(is_new);
@@ -72,6 +57,68 @@ pub fn replay_above(
     false
 }
 
+/// Applies writes one by one, those above the floor, or all of them where there is none. Of writes of one key the newest
+/// should come first: the others are not even copied then. Returns the place of the first that is to be tried again later,
+/// since another worker holds a lock and does not release it, or all sessions of the store are in use; `None` where all
+/// are done.
+///
+/// # Panics
+/// Where the store takes no more: a follower that cannot follow must not pretend to.
+#[must_use]
+pub fn replay_each<'w>(
+    replica: &ShardReplica,
+    floor: Option<&ReplayFloor>,
+    sessions: &Rc<SessionPool>,
+    writes: impl Iterator<Item = ReplayedWrite<'w>> + Clone,
+    faults: PlantedBugs,
+    mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
+) -> Option<usize> {
+    let epoch = writes.clone().next()?.stamp.epoch;
+    let floor = floor.filter(|it| !it.is_empty() && !faults.has(PlantedBug::ReplayBelowFloor));
+    let is_new = |write: &ReplayedWrite<'_>| {
+        !floor.is_some_and(|it| it.has(write.table, write.key, write.stamp.clock))
+    };
+    let mut session = match sessions.take() {
+        Ok(session) => session,
+        // Transactions of this node have them, which end.
+        Err(Error::Aborted(Aborted::Overloaded { .. })) => return Some(0),
+        Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
+    };
+    let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
+    let mut done = 0;
+    for _ in 0..TRIES {
+        let removable = removable(replica, epoch, faults);
+        let report = |write: &ReplayedWrite<'_>, won| {
+            if let Some(observations) = &mut observe {
+                let (stamp, key) = (write.stamp.to_stamp(), write.key.to_vec());
+                let (shard, table) = (replica.shard, write.table);
+                observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
+            }
+        };
+        let rest = writes.clone().filter(is_new).skip(done);
+        let stopped = session.replay(rest, last_wins, removable, report);
+        match stopped {
+            Ok(None) => return None,
+            Ok(Some(place)) => done += place,
+            Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
+        }
+        std::hint::spin_loop();
+    }
+    let mut places = writes.enumerate().filter(|(_, write)| is_new(write)).skip(done);
+    places.next().map(|(place, _)| place)
+}
+
+/// May a tombstone leave the index, while writes of `epoch` are applied?
+fn removable(
+    replica: &ShardReplica,
+    epoch: Epoch,
+    faults: PlantedBugs,
+) -> impl Fn(StampRef<'_>) -> bool {
+    let complete = replica.removable();
+    let everywhere = faults.has(PlantedBug::DropUnreachedTombstones);
+    move |tombstone| tombstone.epoch == epoch && (tombstone.clock <= complete || everywhere)
+}
+
 fn try_replay<'w>(
     replica: &ShardReplica,
     sessions: &Rc<SessionPool>,
@@ -84,10 +131,7 @@ fn try_replay<'w>(
     for write in writes {
         transaction.replicate(write.table, &write.key, write.value.as_deref())?;
     }
-    let complete = replica.removable();
-    let everywhere = |clock| clock <= complete || faults.has(PlantedBug::DropUnreachedTombstones);
-    let removable =
-        |tombstone: StampRef<'_>| tombstone.epoch == stamp.epoch && everywhere(tombstone.clock);
+    let removable = removable(replica, stamp.epoch, faults);
     let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
     publish(replica.shard, transaction.lock()?, stamp, last_wins, removable, observe);
     Ok(())

@@ -1,6 +1,6 @@
 //! How much a replica replays in one step: a lease must not run out behind it, and nothing else wait.
 
-use crate::codec::StreamWrite;
+use crate::codec::{EncodedWrites, StreamWrite};
 use shoal_types::Time;
 use std::cell::Cell;
 
@@ -59,6 +59,11 @@ impl ReplayBudget {
 pub fn bytes_of(writes: &[StreamWrite]) -> usize {
     let value = |write: &StreamWrite| write.value.as_ref().map_or(0, |value| value.len());
     writes.iter().map(|write| WRITE_BYTES + write.key.len() + value(write)).sum()
+}
+
+/// The same, of writes that are encoded.
+pub fn bytes_of_encoded(writes: &EncodedWrites) -> usize {
+    WRITE_BYTES * writes.len() + writes.content_bytes()
 }
 
 #[cfg(test)]

@@ -23,7 +23,8 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
-//! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `copy.rs` (copies for other replicas), `tables.rs` (which tables
+//! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `replay.rs` and
+//! `copy.rs` (what replicas take and give), `tables.rs` (which tables
 //! are open, and which were dropped).
 //!
 //! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
@@ -37,10 +38,12 @@ mod faults;
 mod guarded;
 mod index;
 mod key;
+mod lookahead;
 mod memory;
 mod reclaim;
 mod record;
 mod removals;
+mod replay;
 mod session;
 mod store;
 mod sync;
@@ -54,6 +57,7 @@ mod work;
 pub use copy::{Copied, CopyPart};
 pub use discard::{RollBack, RolledBack};
 pub use faults::{StoreBug, StoreBugs};
+pub use replay::ReplayedWrite;
 pub use session::Session;
 pub use store::{Options, Store};
 pub use transaction::{Locked, Locking, Size, Transaction};

@@ -190,6 +190,14 @@ impl Record {
         swap.map(|_| word.version()).map_err(|_| LockError::Held)
     }
 
+    /// Locks a record that no other session sees yet.
+    pub(crate) fn begin_locked(&self) {
+        self.word.store(
+            ptr::null_mut::<Version>().map_addr(|address| address | LOCKED),
+            Ordering::Relaxed,
+        );
+    }
+
     /// Releases the lock and makes `newest` (perhaps the same as before) the newest version.
     ///
     /// REQUIRES: the caller holds the lock.

@@ -57,11 +57,26 @@ pub(crate) enum Content<'a> {
 impl Version {
     /// A private version, not yet stamped.
     pub(crate) fn allocate(heap: &mut Heap, content: Content<'_>) -> NonNull<Version> {
+        let stamp = StampRef { epoch: Epoch::default(), clock: Clock::ZERO, remote: &[] };
+        Self::stamped(heap, content, stamp)
+    }
+
+    /// A private version with this stamp.
+    ///
+    /// # Panics
+    /// As for [`stamp`](Version::stamp).
+    pub(crate) fn stamped(
+        heap: &mut Heap,
+        content: Content<'_>,
+        stamp: StampRef<'_>,
+    ) -> NonNull<Version> {
+        let StampRef { epoch, clock, remote } = stamp;
+        assert!(remote.len() <= REMOTE_MAX, "a stamp with {} remote clocks", remote.len());
         let (shape, value) = match content {
             Content::Value(value) => (value.len() as u32, value),
             Content::Tombstone => (TOMBSTONE, &[][..]),
         };
-        Self::build(heap, shape, value, Epoch::default(), Clock::ZERO, &[])
+        Self::build(heap, shape, value, epoch, clock, remote)
     }
 
     fn build(

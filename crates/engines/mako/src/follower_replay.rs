@@ -6,17 +6,19 @@
 //! to stay until nothing older can arrive. **Applied** is the clock up to which a worker has replayed
 //! all there is; what lies at or below that of all workers is complete.
 
-use super::durability_wait::DurabilityWait;
+use super::clock_counts::ClockCounts;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
+use super::waiting_pieces::WaitingPieces;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The log of one shard that this worker follows: what of it waits to be applied.
@@ -24,40 +26,19 @@ pub(super) struct FollowerReplay {
     shard: ShardId,
     sessions: Rc<SessionPool>,
     /// Pieces of each epoch that is not settled.
-    waiting: BTreeMap<Epoch, DurabilityWait<Piece>>,
+    waiting: BTreeMap<Epoch, WaitingPieces>,
     shards: usize,
     /// Pieces of epochs of which this node does not know how they ended: that comes behind them in the stream.
     unknown: BTreeMap<Epoch, Vec<Piece>>,
-    /// The clocks of what waits.
+    /// The clocks of what is not replayed.
     clocks: ClockCounts,
-    /// Pieces that are covered, and wait for a lock of another worker, or for a later step.
-    blocked: Vec<Piece>,
+    /// Pieces that are covered and not replayed: they are, many together, before the step is over, unless a lock of another
+    /// worker is in the way or the step has replayed enough.
+    covered: VecDeque<Piece>,
     /// What the stream says, as far as this worker has received it.
     extent: StreamExtent,
     /// How much of that the store has for good.
     stable: StablePrefix,
-}
-
-/// Clocks, each as often as there are pieces of it: a transaction may come in parts.
-#[derive(Default)]
-struct ClockCounts(BTreeMap<Clock, usize>);
-
-impl ClockCounts {
-    fn insert(&mut self, clock: Clock) {
-        *self.0.entry(clock).or_default() += 1;
-    }
-
-    fn remove(&mut self, clock: Clock) {
-        let count = self.0.get_mut(&clock).expect("what waited is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.0.remove(&clock);
-        }
-    }
-
-    fn first(&self) -> Option<Clock> {
-        self.0.first_key_value().map(|(clock, _)| *clock)
-    }
 }
 
 impl FollowerReplay {
@@ -69,7 +50,7 @@ impl FollowerReplay {
             unknown: BTreeMap::new(),
             shards,
             clocks: ClockCounts::default(),
-            blocked: Vec::new(),
+            covered: VecDeque::new(),
             extent: StreamExtent::default(),
             stable: StablePrefix::default(),
         }
@@ -82,17 +63,18 @@ impl FollowerReplay {
         watermarks: &Watermarks,
         options: &MakoOptions,
         keep: &mut impl FnMut(&Rc<SessionPool>, &Piece),
-        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
     ) {
         let StreamEntry { safe, ends, finals, pieces } = entry;
         let mut needs = PieceNeeds::default();
         for piece in pieces {
             needs.add(self.shard, piece.stamp.as_ref());
             if options.faults.has(MakoPlantedBug::ApplyAboveWatermark) {
-                self.apply(piece, apply);
+                self.cover(piece);
                 continue;
             }
-            let (stamp, epoch) = (piece.stamp.clone(), piece.stamp.epoch);
+            let stamp = piece.stamp.as_ref();
+            let (epoch, clock) = (stamp.epoch, stamp.clock);
             assert!(
                 epoch > self.extent.ended,
                 "M9: {stamp:?} of {} comes after the end",
@@ -100,38 +82,41 @@ impl FollowerReplay {
             );
             let trusts = options.faults.has(MakoPlantedBug::TakeForgottenForWhole);
             if epoch <= watermarks.forgotten() && epoch > self.extent.finals && !trusts {
-                self.clocks.insert(stamp.clock);
+                self.clocks.insert(clock);
                 self.unknown.entry(epoch).or_default().push(piece);
                 continue;
             }
-            if watermarks.covers(self.shard, stamp.as_ref()) {
-                self.apply(piece, apply);
+            if watermarks.covers(self.shard, stamp) {
+                self.cover(piece);
                 continue;
             }
-            if watermarks.rejects(self.shard, stamp.as_ref()) {
+            if watermarks.rejects(self.shard, stamp) {
                 continue;
             }
             if watermarks.end_of(epoch, self.shard).is_some() {
                 keep(&self.sessions, &piece);
                 continue;
             }
-            self.clocks.insert(stamp.clock);
-            let none = VectorWatermark::new(epoch, self.shards);
-            let waiting =
-                self.waiting.entry(epoch).or_insert_with(|| DurabilityWait::new(self.shards));
-            // It may be of an epoch that this node has not learned of.
-            let watermark = watermarks.live(epoch).unwrap_or(&none);
-            let covered = waiting.push(watermark, self.shard, stamp, piece);
-            assert!(covered.is_none(), "seen above");
-        }
-        for last in &finals {
-            for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
-                self.clocks.remove(piece.stamp.clock);
-                if last.covers(self.shard, piece.stamp.as_ref()) {
-                    self.apply(piece, apply);
+            self.clocks.insert(clock);
+            let waiting = self.waiting.entry(epoch);
+            let waiting = waiting.or_insert_with(|| WaitingPieces::new(self.shards));
+            match watermarks.live(epoch) {
+                Some(watermark) => waiting.push(watermark, self.shard, piece),
+                // This node has not learned of it.
+                None => {
+                    waiting.push(&VectorWatermark::new(epoch, self.shards), self.shard, piece);
                 }
             }
         }
+        for last in &finals {
+            for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
+                match last.covers(self.shard, piece.stamp.as_ref()) {
+                    true => self.covered.push_back(piece),
+                    false => self.clocks.remove(piece.stamp.clock),
+                }
+            }
+        }
+        self.replay(apply);
         let finals = finals.last().map_or(self.extent.finals, VectorWatermark::epoch);
         self.note(EntryContents { safe, ends, finals, needs }, watermarks.settled());
     }
@@ -150,7 +135,7 @@ impl FollowerReplay {
         self.waiting.clear();
         self.unknown.clear();
         self.clocks = ClockCounts::default();
-        self.blocked.clear();
+        self.covered.clear();
         self.extent = extent.clone();
         self.stable.restore(extent);
     }
@@ -161,52 +146,53 @@ impl FollowerReplay {
         self.waiting.clear();
         self.unknown.clear();
         self.clocks = ClockCounts::default();
-        self.blocked.clear();
+        self.covered.clear();
         (self.extent, self.stable) = (StreamExtent::default(), StablePrefix::default());
         had_data
     }
 
-    /// Replays a piece that is covered; later, if a lock is in the way or the step has replayed enough.
-    fn apply(&mut self, piece: Piece, apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool) {
-        if !apply(&self.sessions, &piece) {
-            self.clocks.insert(piece.stamp.clock);
-            self.blocked.push(piece);
-        }
+    /// A piece is covered, and is to be replayed.
+    fn cover(&mut self, piece: Piece) {
+        self.clocks.insert(piece.stamp.clock);
+        self.covered.push_back(piece);
     }
 
-    /// Goes on with what was left, up to the first that still waits.
-    pub(super) fn retry(&mut self, apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool) {
-        while let Some(piece) = self.blocked.pop_if(|piece| apply(&self.sessions, piece)) {
-            self.clocks.remove(piece.stamp.clock);
+    /// Replays what is covered, as much as `apply` does: it says which of the pieces are done.
+    pub(super) fn replay(
+        &mut self,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
+    ) {
+        if !self.covered.is_empty() {
+            let done = apply(&self.sessions, &self.covered);
+            for piece in self.covered.drain(done) {
+                self.clocks.remove(piece.stamp.clock);
+            }
         }
     }
 
     /// Is everything replayed that is covered?
     pub(super) fn is_through(&self) -> bool {
-        self.blocked.is_empty()
+        self.covered.is_empty()
     }
 
     /// Replays what the watermark covers by now.
     pub(super) fn advance(
         &mut self,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
     ) {
-        let FollowerReplay { shard, sessions, waiting, clocks, blocked, .. } = self;
+        let FollowerReplay { shard, waiting, covered, .. } = self;
         for watermark in watermarks.all_live() {
             let Some(waiting) = waiting.get_mut(&watermark.epoch()) else { continue };
-            waiting.advance(watermark, |_, _, piece| {
+            waiting.advance(watermark, *shard, |piece| {
                 assert!(
                     watermark.covers(*shard, piece.stamp.as_ref()),
                     "M6: {piece:?} is not covered by {watermark:?}"
                 );
-                if apply(sessions, &piece) {
-                    clocks.remove(piece.stamp.clock);
-                } else {
-                    blocked.push(piece);
-                }
+                covered.push_back(piece);
             });
         }
+        self.replay(apply);
     }
 
     /// Replays what the FVW of an epoch covers of it; the rest never will be (rule M9).
@@ -214,16 +200,17 @@ impl FollowerReplay {
         &mut self,
         epoch: Epoch,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<SessionPool>, &Piece) -> bool,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
     ) {
         self.extent.ends.remove(&epoch);
-        let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
-        for (_, stamp, piece) in waiting.take_all() {
-            self.clocks.remove(stamp.clock);
-            if watermarks.covers(self.shard, stamp.as_ref()) {
-                self.apply(piece, apply);
+        let Some(waiting) = self.waiting.remove(&epoch) else { return };
+        for piece in waiting.take_all() {
+            match watermarks.covers(self.shard, piece.stamp.as_ref()) {
+                true => self.covered.push_back(piece),
+                false => self.clocks.remove(piece.stamp.clock),
             }
         }
+        self.replay(apply);
     }
 
     /// Shards have ended an epoch: drops what depends on more of them than there is.
@@ -234,7 +221,7 @@ impl FollowerReplay {
             return;
         };
         let rejected = |piece: &Piece| watermarks.rejects(self.shard, piece.stamp.as_ref());
-        for (_, piece) in waiting.take_if(watermark, rejected) {
+        for piece in waiting.take_if(watermark, rejected) {
             self.clocks.remove(piece.stamp.clock);
         }
     }
@@ -245,11 +232,11 @@ impl FollowerReplay {
         ended: impl Fn(Epoch) -> bool,
         mut keep: impl FnMut(&Rc<SessionPool>, &Piece),
     ) {
-        for (_, mut waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
-            for (_, stamp, piece) in waiting.take_all() {
+        for (_, waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
+            for piece in waiting.take_all() {
                 keep(&self.sessions, &piece);
                 // After that: tombstones above it may go when nothing waits below.
-                self.clocks.remove(stamp.clock);
+                self.clocks.remove(piece.stamp.clock);
             }
         }
     }
@@ -307,6 +294,6 @@ impl FollowerReplay {
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
         let unknown = self.unknown.values().map(Vec::len).sum::<usize>();
-        self.waiting.values().map(DurabilityWait::len).sum::<usize>() + self.blocked.len() + unknown
+        self.waiting.values().map(WaitingPieces::len).sum::<usize>() + self.covered.len() + unknown
     }
 }

@@ -183,7 +183,7 @@ impl FollowerReplays {
         for (at, replay) in self.replays.iter_mut().enumerate() {
             if !replay.is_through() {
                 let shard = replay.shard();
-                replay.retry(&mut replays(target.shared, shard, &self.budget, observations));
+                replay.replay(&mut replays(target.shared, shard, &self.budget, observations));
                 self.is_blocked |= !replay.is_through();
                 target.publish(at, replay);
             }

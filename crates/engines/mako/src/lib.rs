@@ -38,7 +38,8 @@
 //! | `snapshot_chunk.rs` | a chunk of a copy, as it is sent | M10 |
 //! | `rollback_collections.rs` | passes over stores that look for what was rolled back | M9 |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
-//! | `follower_replay.rs`, `follower_replays.rs`, `piece_replay.rs` | a shard that is followed, and all of them: replay | M6 |
+//! | `follower_replay.rs`, `follower_replays.rs` | a shard that is followed, and all of them | M6 |
+//! | `waiting_pieces.rs`, `clock_counts.rs`, `piece_replay.rs` | what waits to be replayed, its clocks, and replay | M6 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //!
 //! What a worker does with them is in `steps/`, a file for each responsibility.
@@ -49,6 +50,7 @@
 
 mod branch;
 mod certification;
+mod clock_counts;
 mod commit_waits;
 mod dependencies;
 mod durability_wait;
@@ -81,6 +83,7 @@ mod snapshot_chunk;
 mod stable_prefix;
 mod steps;
 mod undecided_versions;
+mod waiting_pieces;
 mod watermarks;
 #[cfg(test)]
 mod wire;

@@ -15,7 +15,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_replication::codec::{
-    EntryReader, MalformedEntry, StreamWrite, put_writes, spaced, take_entry,
+    EncodedWrites, EntryReader, MalformedEntry, put_writes, spaced, take_entry,
 };
 use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
 use std::fmt;
@@ -52,7 +52,7 @@ pub(crate) struct StreamEntry {
 pub(crate) struct Piece {
     /// As the shard keeps it.
     pub(crate) stamp: Stamp,
-    pub(crate) writes: Vec<StreamWrite>,
+    pub(crate) writes: EncodedWrites,
 }
 
 impl Default for OpenBatch {
@@ -122,7 +122,7 @@ fn read_piece(reader: &mut EntryReader, own: ShardId) -> Result<Piece, Malformed
         let entry = RemoteClock { shard: ShardId(reader.u32()?), clock: Clock(reader.u64()?) };
         stamp.push(own, entry.shard, entry.clock);
     }
-    Ok(Piece { stamp, writes: reader.writes()? })
+    Ok(Piece { stamp, writes: reader.encoded_writes()? })
 }
 
 fn read_final(reader: &mut EntryReader) -> Result<VectorWatermark, MalformedEntry> {
@@ -173,7 +173,8 @@ impl fmt::Display for StreamEntry {
 impl fmt::Display for Piece {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stamp { epoch, clock, .. } = self.stamp;
-        write!(f, "{} at {epoch}:{clock}", spaced(&self.writes))?;
+        let writes: Vec<_> = self.writes.shared().collect();
+        write!(f, "{} at {epoch}:{clock}", spaced(&writes))?;
         let remote = self.stamp.as_ref().remote;
         remote.iter().try_for_each(|entry| match entry.shard {
             ShardId::EVERY => write!(f, " +all:{}", entry.clock),
@@ -208,10 +209,9 @@ mod tests {
         assert_eq!(back.finals, [VectorWatermark::whole(Epoch(1), 3)]);
         assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
         assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
-        let values: Vec<_> =
-            back.pieces[0].writes.iter().map(|write| write.value.as_deref()).collect();
+        let values: Vec<_> = back.pieces[0].writes.iter().map(|write| write.value).collect();
         assert_eq!(values, [Some(&b"10"[..]), None, Some(b"")]);
-        assert_eq!(back.pieces[1].writes, []);
+        assert!(back.pieces[1].writes.is_empty());
         assert_eq!(
             back.to_string(),
             "[alice=10 bob deleted carol= at e3:17 +s2:4,  at e3:18, end of e1: 9, end of e2: inf, \

@@ -36,16 +36,15 @@ impl MakoShared {
         let floor = self.replica(shard).expect("held").floor();
         let mut kept = self.undecided(shard).lock();
         let all = self.setup.options.faults.has(MakoPlantedBug::InstallUndecidedAbove);
-        for StreamWrite { table, key, value } in writes {
+        for StreamWrite { table, key, value } in writes.shared() {
             let mut superseded = || {
                 let than = order(stamp.as_ref());
-                let found = self.is_superseded(shard, &session.begin(), *table, key, than);
+                let found = self.is_superseded(shard, &session.begin(), table, &key, than);
                 found.unwrap_or_else(|error| panic!("{shard} cannot be followed: {error}"))
             };
             // Of such keys and clocks a copy has brought what is undecided.
-            if !floor.has(*table, key, stamp.clock) && (all || !superseded()) {
-                let version = UndecidedVersion { stamp: stamp.clone(), value: value.clone() };
-                kept.insert((*table, key.clone()), version);
+            if !floor.has(table, &key, stamp.clock) && (all || !superseded()) {
+                kept.insert((table, key), UndecidedVersion { stamp: stamp.clone(), value });
             }
         }
     }

@@ -69,15 +69,15 @@ impl UndecidedVersions {
         self.lock().keys.values().map(BTreeMap::len).sum()
     }
 
-    /// A committed version of these keys is in the store: what is older does not matter any more.
-    pub(super) fn supersede<'w>(
+    /// Committed versions of these keys are in the store: what is older does not matter any more. It asks for them where
+    /// anything is kept.
+    pub(super) fn supersede<K: Iterator<Item = (VersionOrder, TableId, Bytes)>>(
         &self,
-        stamp: &Stamp,
-        keys: impl Iterator<Item = (TableId, &'w Bytes)>,
+        keys: impl FnOnce() -> K,
     ) {
         let mut kept = self.lock();
         if !kept.keys.is_empty() {
-            keys.for_each(|(table, key)| kept.supersede(table, key, order(stamp.as_ref())));
+            keys().for_each(|(order, table, key)| kept.supersede(table, &key, order));
         }
     }
 }

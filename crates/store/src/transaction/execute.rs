@@ -6,7 +6,8 @@ use super::sets::{READS_AHEAD, Read, Sets};
 use super::writes::Write;
 use crate::faults::StoreBug;
 use crate::guarded::Guarded;
-use crate::index::{Index, LeafVersion, Lookup, prefetch};
+use crate::index::{Index, LeafVersion, Lookup};
+use crate::lookahead::{TOGETHER, find_together};
 use crate::record::Record;
 use crate::session::{Session, SessionState};
 use crate::store::Store;
@@ -24,9 +25,6 @@ const READ_SPINS: u32 = 64;
 
 /// What a write costs beside its key and its value, so that many small ones have a limit too.
 const WRITE_BYTES: usize = size_of::<Version>();
-
-/// How many keys are fetched together: what fits the first cache with their leaves.
-const PREFETCH_BATCH: usize = 32;
 
 /// How much of a version is fetched: most values are shorter, and what follows comes in order.
 const PREFETCH_VERSION_BYTES: usize = 256;
@@ -53,7 +51,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// else; unknown tables and keys are ignored.
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
         let state = &mut *self.session().state.borrow_mut();
-        for batch in keys.chunks(PREFETCH_BATCH) {
+        for batch in keys.chunks(TOGETHER) {
             state.sets.prefetch(&self.session().store, batch);
         }
     }
@@ -235,31 +233,13 @@ impl Sets {
         lookup
     }
 
-    /// See [`Transaction::prefetch`]. In rounds, each of which asks for what the next one needs.
+    /// See [`Transaction::prefetch`].
     fn prefetch(&mut self, store: &Store, batch: &[(TableId, &[u8])]) {
-        let mut probes = [None; PREFETCH_BATCH];
-        for (probe, (table, _)) in probes.iter_mut().zip(batch) {
-            // SAFETY: pinned while the transaction runs; so for all below.
-            *probe = store.index(*table).ok().map(|index| unsafe { index.probe() });
-        }
-        let mut deeper = true;
-        while std::mem::take(&mut deeper) {
-            for (probe, (_, key)) in probes.iter_mut().zip(batch) {
-                // SAFETY: as above.
-                deeper |= probe.as_mut().is_some_and(|probe| unsafe { probe.descend(key) });
-            }
-        }
-        let mut records = [None; PREFETCH_BATCH];
-        for ((record, probe), (_, key)) in records.iter_mut().zip(probes).zip(batch) {
-            // SAFETY: as above.
-            *record = probe.and_then(|probe| unsafe { probe.record(key) });
-        }
+        // SAFETY: pinned while the transaction runs.
+        let records =
+            unsafe { find_together(store, batch.iter().copied(), PREFETCH_VERSION_BYTES) };
         for (record, (table, key)) in records.iter().zip(batch) {
-            let Some(record) = record else { continue };
-            // SAFETY: as above.
-            let (guarded, found) = unsafe { (record.as_ref(), Record::key(*record)) };
-            if found == *key && guarded.table() == *table {
-                prefetch(guarded.word().version(), PREFETCH_VERSION_BYTES);
+            if let Some(record) = record {
                 self.recent.note(self.hash_keys.hash(*table, key), *record);
             }
         }
