@@ -205,6 +205,7 @@ fn start<E: RegisteredEngine>(
             worker_hosts.clone(),
             stores,
         );
+        worker_host.time_stages(worker_hosts.clock());
         worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
             let clock = || NodeTransactionClock::new(worker_hosts.clock());
             transaction_clock.get_or_init(clock).clone()

@@ -17,6 +17,7 @@ use shoal_engine::client::{
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_net::{
     CoreInput, NetworkLimits, NodeTransactionClock, Outbox, PeerConfig, SharedClusterId,
+    SystemClock,
 };
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
 use shoal_raft::LogMembers;
@@ -62,6 +63,11 @@ pub(crate) struct WorkerHost<E: Engine> {
 }
 
 impl<E: Engine> WorkerHost<E> {
+    /// Has the stages of transactions timed within steps, by the clock of the event loop.
+    pub(crate) fn time_stages(&self, clock: SystemClock) {
+        self.worker.engine().local().time_stages(move || clock.now());
+    }
+
     pub(crate) fn new(
         place: WorkerPlace,
         worker: Worker<E>,

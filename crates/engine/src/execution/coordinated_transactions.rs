@@ -163,6 +163,7 @@ mod tests {
     use super::*;
     use crate::execution::admission::AdmissionPermit;
     use crate::execution::leaderships::ShardLeader;
+    use crate::execution::stage_times::StageMarks;
     use crate::operation::Operation;
     use crate::transaction_id::TransactionId;
     use bytes::Bytes;
@@ -189,7 +190,8 @@ mod tests {
     fn asking(sequence: u64) -> Rc<RemoteBranches> {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence };
         let permit = AdmissionPermit::alone();
-        let remote_branches = RemoteBranches::new(Time::ZERO, id, Epoch(1), permit);
+        let remote_branches =
+            RemoteBranches::new(StageMarks::begin(Time::ZERO, true), id, Epoch(1), permit);
         let leader = ShardLeader { node: NodeId(1), since: Epoch(1) };
         let get = Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
         remote_branches.issue(SHARD, leader, get).expect("within the limits");

@@ -33,6 +33,12 @@ impl LocalDatabase {
         LocalDatabase { worker_context: Rc::clone(worker_context) }
     }
 
+    /// Has the stages of transactions timed by `clock`, which shows the worker's time, within steps too: see
+    /// [`StageMarks`](super::stage_times::StageMarks). For hosts that run in real time; the first clock stays.
+    pub fn time_stages(&self, clock: impl Fn() -> Time + 'static) {
+        self.worker_context.set_stage_clock(Box::new(clock));
+    }
+
     /// The worker's time.
     pub fn now(&self) -> Time {
         self.worker_context.now.get()

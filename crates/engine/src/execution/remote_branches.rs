@@ -79,9 +79,9 @@ pub(crate) struct NextRequest {
 }
 
 impl RemoteBranches {
-    /// The state of an attempt that begins now.
+    /// The state of an attempt that begins.
     pub fn new(
-        now: Time,
+        marks: StageMarks,
         id: TransactionId,
         epoch: Epoch,
         permit: Rc<AdmissionPermit>,
@@ -90,7 +90,7 @@ impl RemoteBranches {
             id,
             epoch,
             permit,
-            marks: StageMarks::begin(now),
+            marks,
             own_keys: Cell::default(),
             outcome: ResultSlot::default(),
             remotes: RefCell::default(),
@@ -395,8 +395,12 @@ mod tests {
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let remote_branches =
-            RemoteBranches::new(Time::ZERO, id, Epoch(1), AdmissionPermit::alone());
+        let remote_branches = RemoteBranches::new(
+            StageMarks::begin(Time::ZERO, true),
+            id,
+            Epoch(1),
+            AdmissionPermit::alone(),
+        );
         let value = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));
@@ -413,8 +417,12 @@ mod tests {
     #[test]
     fn what_cannot_succeed_waits_for_no_shard() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let remote_branches =
-            RemoteBranches::new(Time::ZERO, id, Epoch(1), AdmissionPermit::alone());
+        let remote_branches = RemoteBranches::new(
+            StageMarks::begin(Time::ZERO, true),
+            id,
+            Epoch(1),
+            AdmissionPermit::alone(),
+        );
         let get = || Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
         let asked = [ShardId(1), ShardId(2)].map(|shard| {
             let leader = ShardLeader { node: NodeId(shard.0), since: Epoch(1) };

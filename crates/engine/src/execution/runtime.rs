@@ -392,8 +392,10 @@ impl<M: RuntimeMessage> Runtime<M> {
     /// Answers a transaction that it has committed.
     pub fn commit(&mut self, remote_branches: &RemoteBranches) {
         self.counters.committed += 1;
-        let stages =
-            remote_branches.marks.answer(&remote_branches.permit, self.worker_context.now.get());
+        let stages = remote_branches.marks.answer(
+            &remote_branches.permit,
+            self.worker_context.stage_time(&remote_branches.marks),
+        );
         if let Some(stages) = stages {
             self.add_stages(&stages);
         }

@@ -7,6 +7,10 @@
 //! ```
 //! A stage that a transaction does not pass takes no time: the one before it lasts until the next end that was marked.
 //! How long what it leaves in streams takes there is in `replication/src/transit.rs`.
+//!
+//! A step has one time, and much of a transaction is done within one step. So the host of a worker may give it a clock for
+//! this purpose alone ([`LocalDatabase::time_stages`](super::LocalDatabase::time_stages)): then one of [`TIMED_EVERY`]
+//! transactions is timed by it, and the others are left out of these sums. Nothing else depends on that clock.
 
 use super::admission::AdmissionPermit;
 use crate::metrics::COMMIT_STAGES_MAX;
@@ -14,9 +18,14 @@ use shoal_types::Time;
 use std::cell::Cell;
 use std::time::Duration;
 
+/// One of so many transactions is timed, where that takes readings of a clock.
+pub(super) const TIMED_EVERY: u64 = 16;
+
 /// When an attempt came how far, in its worker's time.
 #[derive(Debug)]
 pub struct StageMarks {
+    /// The attempt counts in the sums of its worker.
+    pub(super) is_timed: bool,
     begun: Time,
     submitted: Cell<Time>,
     /// The ends of the engine's stages, as far as they were marked.
@@ -38,9 +47,10 @@ pub struct StageTimes {
 }
 
 impl StageMarks {
-    /// Of an attempt that begins.
-    pub fn begin(now: Time) -> StageMarks {
+    /// Of an attempt that begins. One that is not timed counts nowhere.
+    pub fn begin(now: Time, is_timed: bool) -> StageMarks {
         StageMarks {
+            is_timed,
             begun: now,
             submitted: Cell::new(now),
             ended: Default::default(),
@@ -63,9 +73,12 @@ impl StageMarks {
         self.wrote.set(true);
     }
 
-    /// The client is answered that the transaction has committed. Returns where its time went, if it wrote: readers wait for
-    /// others, or for nothing.
+    /// The client is answered that the transaction has committed. Returns where its time went, if it is timed and wrote:
+    /// readers wait for others, or for nothing.
     pub fn answer(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
+        if !self.is_timed || !self.wrote.get() {
+            return None;
+        }
         let nanos = |span: Duration| span.as_nanos() as u64;
         let mut commit_ns = [0; COMMIT_STAGES_MAX];
         let mut end = now;
@@ -75,7 +88,7 @@ impl StageMarks {
             commit_ns[stage] = nanos(end - begun);
             end = begun;
         }
-        self.wrote.get().then(|| StageTimes {
+        Some(StageTimes {
             entering_ns: nanos(permit.entered - permit.asked),
             retrying_ns: nanos(self.begun - permit.entered),
             executing_ns: nanos(self.submitted.get() - self.begun),
@@ -91,7 +104,7 @@ mod tests {
     #[test]
     fn every_moment_of_a_writer_belongs_to_one_stage() {
         let permit = AdmissionPermit::alone_since(Time(10), Time(12));
-        let marks = StageMarks::begin(Time(15));
+        let marks = StageMarks::begin(Time(15), true);
         marks.submit(Time(19));
         marks.end_stage(0, Time(24));
         marks.end_stage(1, Time(30));
@@ -105,7 +118,7 @@ mod tests {
     #[test]
     fn a_stage_that_is_not_marked_takes_no_time() {
         let permit = AdmissionPermit::alone_since(Time(10), Time(10));
-        let marks = StageMarks::begin(Time(10));
+        let marks = StageMarks::begin(Time(10), true);
         marks.end_stage(1, Time(30));
         marks.write();
         let stages = marks.answer(&permit, Time(30)).expect("it wrote");
@@ -113,9 +126,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_timed_does_not_count() {
+        let permit = AdmissionPermit::alone_since(Time(10), Time(10));
+        let marks = StageMarks::begin(Time(10), false);
+        marks.write();
+        assert_eq!(marks.answer(&permit, Time(40)), None);
+    }
+
+    #[test]
     fn readers_do_not_count() {
         let permit = AdmissionPermit::alone_since(Time(10), Time(10));
-        let marks = StageMarks::begin(Time(10));
+        let marks = StageMarks::begin(Time(10), true);
         marks.end_stage(0, Time(30));
         assert_eq!(marks.answer(&permit, Time(40)), None);
     }

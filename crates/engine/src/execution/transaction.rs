@@ -84,7 +84,7 @@ impl CoordinatorTransaction {
         };
         CoordinatorTransaction {
             remote_branches: RemoteBranches::new(
-                worker_context.now.get(),
+                worker_context.begin_stages(sequence),
                 id,
                 worker_context.epoch.get(),
                 permit,

@@ -9,6 +9,7 @@ use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{PooledSession, SessionPool};
 use super::slot::ResultSlot;
+use super::stage_times::{StageMarks, TIMED_EVERY};
 use super::tables::KnownTables;
 use crate::client::{Relay, ReplyToClient};
 use crate::hot_keys::HotKeys;
@@ -24,7 +25,7 @@ use shoal_types::{
     Aborted, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, Scan, ShardId, TableId,
     Time, WorkerPlace,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub struct WorkerContext {
     pub random: RefCell<Random>,
     /// The time of the step that is under way.
     pub now: Cell<Time>,
+    /// What times stages within a step, where the host gives it.
+    stage_clock: OnceCell<Box<dyn Fn() -> Time>>,
     /// How many operations of transactions the step that is under way has done.
     step_operations: Cell<u32>,
     /// How many keys the step that is under way has locked, validated, installed or rolled back.
@@ -298,6 +301,7 @@ impl WorkerContext {
             sequences: RefCell::default(),
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
+            stage_clock: OnceCell::new(),
             step_operations: Cell::default(),
             step_keys: Cell::default(),
             step_keys_most: Cell::default(),
@@ -573,6 +577,30 @@ impl WorkerContext {
         self.now.set(now);
         self.step_keys.set(0);
         self.step_operations.set(0);
+    }
+
+    /// The marks of an attempt that begins.
+    pub(super) fn begin_stages(&self, sequence: u64) -> StageMarks {
+        match self.stage_clock.get() {
+            None => StageMarks::begin(self.now.get(), true),
+            Some(clock) if sequence.is_multiple_of(TIMED_EVERY) => StageMarks::begin(clock(), true),
+            Some(_) => StageMarks::begin(self.now.get(), false),
+        }
+    }
+
+    /// The time at which a transaction comes from one stage to the next: that of the step, or, where there is a clock for
+    /// it, within the step.
+    pub fn stage_time(&self, marks: &StageMarks) -> Time {
+        match self.stage_clock.get() {
+            Some(clock) if marks.is_timed => clock(),
+            _ => self.now.get(),
+        }
+    }
+
+    /// From now on, stages are timed by this clock, which shows the same time as the steps do.
+    pub(super) fn set_stage_clock(&self, clock: Box<dyn Fn() -> Time>) {
+        // The first stays: there is one host.
+        let _ = self.stage_clock.set(clock);
     }
 
     /// The step does one more operation of a transaction.

@@ -135,7 +135,9 @@ impl Tiga {
         let Submission { remote_branches, branches, ending } = submission;
         assert!(branches.is_empty(), "no operation is done in a store");
         let sequence = remote_branches.id.sequence;
-        remote_branches.marks.submit(self.runtime.worker_context.now.get());
+        remote_branches
+            .marks
+            .submit(self.runtime.worker_context.stage_time(&remote_branches.marks));
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
         let transaction = transaction.or_insert_with(|| OpenTransaction::new(&remote_branches));

@@ -105,7 +105,9 @@ impl Zeus {
         let Submission { remote_branches, branches, ending } = submission;
         assert!(branches.is_empty(), "no operation is done in a store");
         let sequence = remote_branches.id.sequence;
-        remote_branches.marks.submit(self.now());
+        remote_branches
+            .marks
+            .submit(self.runtime.worker_context.stage_time(&remote_branches.marks));
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
         let transaction =
@@ -333,7 +335,8 @@ impl Zeus {
             Ok(progress) if writes => {
                 self.counters.committed_locally += 1;
                 self.runtime.count_writes(&transaction.remote_branches, shards);
-                transaction.remote_branches.marks.end_stage(OWNING, now);
+                let marks = &transaction.remote_branches.marks;
+                marks.end_stage(OWNING, self.runtime.worker_context.stage_time(marks));
                 progress
             }
             Ok(progress) => progress,
