@@ -14,6 +14,7 @@ mod membership;
 mod nodes;
 mod operator;
 mod procedures;
+mod profile;
 mod progress;
 mod recovery;
 mod report;

@@ -3,6 +3,7 @@
 use super::shape::{Shape, engine};
 use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
+use crate::profile::Profiler;
 use crate::progress::Bar;
 use crate::report::ClusterCounters;
 use crate::trial::{self, Trial, client_options};
@@ -11,7 +12,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 use shoal_bench::{BenchLoad, HomesLoad, MicroLoad, RemoteDatabase, TpccLoad, YcsbLoad};
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
-use shoal_workloads::bench::{BenchSettings, Measurement, machine};
+use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, machine};
 use shoal_workloads::locality::HandoverShares;
 use shoal_workloads::micro::Micro;
 use shoal_workloads::report::{self, comparison};
@@ -238,6 +239,10 @@ struct Common {
     /// flushes
     #[arg(long, value_name = "DIR", conflicts_with_all = ["local", "connect"])]
     disk: Option<PathBuf>,
+    /// Record where the time of this process goes while the first run measures, with perf, in this file, and show the most
+    /// of it
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
     /// Do not check the data after the run
     #[arg(long)]
     no_check: bool,
@@ -449,10 +454,7 @@ impl Common {
             plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
             let (region, settings) = (self.region.clone(), self.settings(reserved));
             let trial = Trial { plan, inside: self.inside, region, settings };
-            let mut bar = self.bar();
-            let measurement = trial.measure(load, &mut |at| bar.show(at));
-            bar.finish();
-            let measurement = measurement.map_err(CommandError::Database)?;
+            let measurement = self.watched(|watch| trial.measure(load, watch))?;
             if self.engines.len() == 1 {
                 return self.report(&measurement);
             }
@@ -495,12 +497,33 @@ impl Common {
         reserved: usize,
         measure: impl FnOnce(shoal_bench::Bench<'_>) -> Result<Measurement, String>,
     ) -> Result<Measurement, CommandError> {
-        let mut bar = self.bar();
         let settings = &self.settings(reserved);
-        let progress = &mut |at| bar.show(at);
-        let measured = measure(shoal_bench::Bench { load, settings, target, progress });
+        self.watched(|progress| measure(shoal_bench::Bench { load, settings, target, progress }))
+    }
+
+    /// Has `measure` make a measurement, shows its progress, and profiles it where that was asked for.
+    fn watched(
+        &self,
+        measure: impl FnOnce(&mut dyn FnMut(BenchProgress)) -> Result<Measurement, String>,
+    ) -> Result<Measurement, CommandError> {
+        let profiler = self.profile.as_ref().map(|file| Profiler::new(file, self.duration));
+        let mut profiler = profiler.transpose().map_err(CommandError::Usage)?;
+        let (mut bar, mut refused) = (self.bar(), None);
+        let measured = measure(&mut |at| {
+            bar.show(at);
+            let followed = profiler.as_mut().map_or(Ok(()), |profiler| profiler.follow(at));
+            refused = refused.take().or(followed.err());
+        });
         bar.finish();
-        measured.map_err(CommandError::Database)
+        let measured = measured.map_err(CommandError::Database)?;
+        if let Some(profiler) = profiler {
+            let profile = match refused {
+                Some(refused) => Err(refused),
+                None => profiler.finish(),
+            };
+            print(&format!("{}\n", profile.map_err(CommandError::Usage)?))?;
+        }
+        Ok(measured)
     }
 
     fn bar(&self) -> Bar {
