@@ -32,6 +32,8 @@ pub struct Admission {
     share: Cell<usize>,
     /// How many more all rounds of the step may.
     left: Cell<usize>,
+    /// How many operations of transactions the step has done.
+    operations: Cell<u32>,
     /// A node that serves no shard lets none in.
     serving: Cell<bool>,
     /// Since when each waits.
@@ -81,6 +83,7 @@ impl Admission {
             open: Cell::new(0),
             share: Cell::new(0),
             left: Cell::new(0),
+            operations: Cell::new(0),
             serving: Cell::new(false),
             queue: RefCell::default(),
             again: RefCell::default(),
@@ -92,7 +95,8 @@ impl Admission {
     /// # Errors
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
     pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<AdmissionPermit>> {
-        if self.has_room() && self.queued() == 0 {
+        // It begins at once, before others that are let in: how much the step has done is known.
+        if (self.has_room() || self.is_open() && self.may_go_on()) && self.queued() == 0 {
             return Ok(self.let_in(now, now));
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
@@ -123,13 +127,25 @@ impl Admission {
         let share = if timer { self.limits.begins_max } else { 0 };
         self.share.set(share);
         self.left.set(share.saturating_mul(ROUNDS));
+        self.operations.set(0);
     }
 
-    /// The tasks of a step have had a round, and the step has done so many operations: it lets in more if that is little.
-    pub(crate) fn next_round(&self, operations: u32) {
-        if operations < STEP_OPERATIONS {
+    /// The step does one more operation of a transaction.
+    #[inline]
+    pub(crate) fn operate(&self) {
+        self.operations.set(self.operations.get().saturating_add(1));
+    }
+
+    /// The tasks of a step have had a round: it lets in more, if it has done little.
+    pub(crate) fn next_round(&self) {
+        if self.may_go_on() {
             self.share.set(self.limits.begins_max.min(self.left.get()));
         }
+    }
+
+    /// May the step let in more, for what it has done?
+    fn may_go_on(&self) -> bool {
+        self.left.get() > 0 && self.operations.get() < STEP_OPERATIONS
     }
 
     /// Lets in those for which there is room, and refuses those that have waited too long.
@@ -201,7 +217,7 @@ impl Admission {
     }
 
     fn take_share(&self) {
-        self.share.set(self.share.get() - 1);
+        self.share.set(self.share.get().saturating_sub(1));
         self.left.set(self.left.get() - 1);
     }
 
@@ -271,6 +287,7 @@ mod tests {
     fn a_step_lets_in_its_share_and_others_wait_for_the_next() {
         let admission = open();
         let (first, _second) = (enter(&admission), enter(&admission));
+        (0..STEP_OPERATIONS).for_each(|_| admission.operate());
         let mut third = pin!(admission.enter(NOW));
         let mut last = pin!(admission.enter(NOW));
         let mut retry = pin!(admission.again());
@@ -310,18 +327,18 @@ mod tests {
     #[test]
     fn a_step_lets_in_more_until_it_has_done_enough() {
         let admission = open();
-        let (_first, second) = (enter(&admission), enter(&admission));
-        let mut third = pin!(admission.enter(NOW));
-        assert!(poll(third.as_mut()).is_none());
-        admission.next_round(STEP_OPERATIONS);
+        let _inside = [enter(&admission), enter(&admission), enter(&admission)];
+        (0..STEP_OPERATIONS).for_each(|_| admission.operate());
+        let mut fourth = pin!(admission.enter(NOW));
+        assert!(poll(fourth.as_mut()).is_none());
+        admission.next_round();
         admission.turn(NOW);
-        assert!(poll(third.as_mut()).is_none(), "the step has done enough");
-        admission.next_round(STEP_OPERATIONS - 1);
+        assert!(poll(fourth.as_mut()).is_none(), "the step has done enough");
+        admission.step(true);
         admission.turn(NOW);
-        assert!(poll(third.as_mut()).is_some());
-        drop(second);
+        assert!(poll(fourth.as_mut()).is_some());
         admission.step(false);
-        admission.next_round(0);
+        admission.next_round();
         assert!(poll(pin!(admission.enter(NOW))).is_none(), "a step that lets none in");
     }
 

@@ -167,8 +167,7 @@ impl<M: RuntimeMessage> Runtime<M> {
 
     /// The tasks of a round have gone on as far as they can at once; another one follows.
     pub(crate) fn end_round(&self) {
-        let WorkerContext { admission, .. } = &*self.worker_context;
-        admission.next_round(self.worker_context.step_operations());
+        self.worker_context.admission.next_round();
     }
 
     /// Does what tasks want of any engine, and gives the first of what they ask of this one.

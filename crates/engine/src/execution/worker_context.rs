@@ -69,8 +69,6 @@ pub struct WorkerContext {
     pub now: Cell<Time>,
     /// What times stages within a step, where the host gives it.
     stage_clock: OnceCell<Box<dyn Fn() -> Time>>,
-    /// How many operations of transactions the step that is under way has done.
-    step_operations: Cell<u32>,
     /// How many keys the step that is under way has locked, validated, installed or rolled back.
     step_keys: Cell<u64>,
     /// How many the longest step has.
@@ -302,7 +300,6 @@ impl WorkerContext {
             random: RefCell::new(Random::new(seed)),
             now: Cell::default(),
             stage_clock: OnceCell::new(),
-            step_operations: Cell::default(),
             step_keys: Cell::default(),
             step_keys_most: Cell::default(),
             keys: Cell::default(),
@@ -576,7 +573,6 @@ impl WorkerContext {
     pub fn begin_step(&self, now: Time) {
         self.now.set(now);
         self.step_keys.set(0);
-        self.step_operations.set(0);
     }
 
     /// The marks of an attempt that begins.
@@ -601,17 +597,6 @@ impl WorkerContext {
     pub(super) fn set_stage_clock(&self, clock: Box<dyn Fn() -> Time>) {
         // The first stays: there is one host.
         let _ = self.stage_clock.set(clock);
-    }
-
-    /// The step does one more operation of a transaction.
-    #[inline]
-    pub(super) fn operate(&self) {
-        self.step_operations.set(self.step_operations.get().saturating_add(1));
-    }
-
-    /// How many operations of transactions the step has done.
-    pub(super) fn step_operations(&self) -> u32 {
-        self.step_operations.get()
     }
 
     /// How many keys were locked, validated, installed or rolled back; and by the longest step.
