@@ -21,7 +21,7 @@
 //! # Ok::<(), shoal_types::Error>(())
 //! ```
 //!
-//! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
+//! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where), `lookup_cache.rs` (a shortcut),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
 //! `discard.rs` (how certified versions are rolled back), `copy.rs` (copies for other replicas), `tables.rs` (which tables
 //! are open, and which were dropped).
@@ -37,6 +37,7 @@ mod faults;
 mod guarded;
 mod index;
 mod key;
+mod lookup_cache;
 mod memory;
 mod reclaim;
 mod record;

@@ -1,12 +1,14 @@
 //! Execution: reads that remember what they saw, writes that no other transaction sees yet.
 
 use super::Transaction;
+use super::lookup::{Found, PREFETCH_BATCH};
 use super::nodes::LeafRead;
 use super::sets::{READS_AHEAD, Read, Sets};
 use super::writes::Write;
 use crate::faults::StoreBug;
 use crate::guarded::Guarded;
-use crate::index::{Index, LeafVersion, Lookup, prefetch};
+use crate::index::{Index, LeafVersion, Lookup};
+use crate::reclaim::Memory;
 use crate::record::Record;
 use crate::session::{Session, SessionState};
 use crate::store::Store;
@@ -25,12 +27,6 @@ const READ_SPINS: u32 = 64;
 /// What a write costs beside its key and its value, so that many small ones have a limit too.
 const WRITE_BYTES: usize = size_of::<Version>();
 
-/// How many keys are fetched together: what fits the first cache with their leaves.
-const PREFETCH_BATCH: usize = 32;
-
-/// How much of a version is fetched: most values are shorter, and what follows comes in order.
-const PREFETCH_VERSION_BYTES: usize = 256;
-
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// The value of `key`, or `None` where there is none.
     ///
@@ -42,7 +38,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         check_key(table, key)?;
         let state = &mut *self.session().state.borrow_mut();
         state.sets.check_reads()?;
-        let version = state.sets.read(index, table, key).version;
+        let SessionState { sets, memory, .. } = state;
+        let version = sets.read(memory, index, table, key, false).version;
         // SAFETY: a version that this transaction read or wrote lives until it ends; it ends by
         // value, and the slice borrows it.
         Ok(unsafe { Guarded::at(version) }.and_then(Guarded::value))
@@ -54,7 +51,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
         let state = &mut *self.session().state.borrow_mut();
         for batch in keys.chunks(PREFETCH_BATCH) {
-            state.sets.prefetch(&self.session().store, batch);
+            let SessionState { sets, memory, .. } = state;
+            sets.prefetch(memory, &self.session().store, batch);
         }
     }
 
@@ -73,7 +71,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         check_key(table, key)?;
         self.session().state.borrow_mut().sets.lent = true;
         // SAFETY: pinned; so for the versions below, which outlive the borrow of the transaction.
-        let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(None) };
+        let Lookup::Found(record, _) = (unsafe { index.get(key) }) else { return Ok(None) };
         // SAFETY: as above.
         let mut next = unsafe { record.as_ref() }.word().version();
         // SAFETY: as above.
@@ -106,7 +104,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let index = self.check_write(table, key, value)?;
         let state = &mut *self.session().state.borrow_mut();
         state.sets.check_reads()?;
-        let found = state.sets.read(index, table, key);
+        let SessionState { sets, memory, .. } = state;
+        let found = sets.read(memory, index, table, key, true);
         // SAFETY: as in `get`.
         if unsafe { found.version.as_ref() }.is_some_and(|version| !version.is_tombstone()) {
             Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) })?;
@@ -125,7 +124,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let state = &mut *self.session().state.borrow_mut();
         let hash = state.sets.hash_keys.hash(table, key);
         if state.sets.writes.find(hash, table, key).is_none()
-            && let Lookup::Absent(leaf) = state.sets.find(index, hash, table, key)
+            && let Found::Absent(leaf) =
+                state.sets.find(&mut state.memory, index, hash, table, key, false)
         {
             // Nothing to remove; that it stays so is all the transaction has to know: a read.
             state.sets.check_reads()?;
@@ -195,72 +195,33 @@ struct FoundRecord {
 }
 
 impl Sets {
-    /// Reads `key`: the transaction's own version, or the newest there is, which it remembers.
+    /// Reads `key`: the transaction's own version, or the newest there is, which it remembers. Where it `is_new` there is
+    /// probably none.
     #[inline]
-    fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> FoundRecord {
+    fn read(
+        &mut self,
+        memory: &mut Memory,
+        index: &Index,
+        table: TableId,
+        key: &[u8],
+        is_new: bool,
+    ) -> FoundRecord {
         let hash = self.hash_keys.hash(table, key);
         if let Some(place) = self.writes.find(hash, table, key) {
             return FoundRecord { version: self.writes.entries[place].version.as_ptr(), gap: None };
         }
         loop {
-            match self.find(index, hash, table, key) {
-                Lookup::Found(record) => {
+            match self.find(memory, index, hash, table, key, is_new) {
+                Found::Record(record) => {
                     if let Some(version) = self.read_record(record) {
                         return FoundRecord { version, gap: None };
                     }
                     self.recent.forget();
                 }
-                Lookup::Absent(leaf) => {
+                Found::Absent(leaf) => {
                     let gap = Some(self.note_leaf(table, leaf));
                     return FoundRecord { version: ptr::null_mut(), gap };
                 }
-            }
-        }
-    }
-
-    /// Finds the record of a key, or the leaf where it is missing.
-    #[inline]
-    fn find(&mut self, index: &Index, hash: u64, table: TableId, key: &[u8]) -> Lookup {
-        if let Some(record) = self.recent.find(hash) {
-            // SAFETY: found under this guard.
-            if unsafe { record.as_ref().table() == table && Record::key(record) == key } {
-                return Lookup::Found(record);
-            }
-        }
-        // SAFETY: pinned while the transaction runs.
-        let lookup = unsafe { index.get(key) };
-        if let Lookup::Found(record) = lookup {
-            self.recent.note(hash, record);
-        }
-        lookup
-    }
-
-    /// See [`Transaction::prefetch`]. In rounds, each of which asks for what the next one needs.
-    fn prefetch(&mut self, store: &Store, batch: &[(TableId, &[u8])]) {
-        let mut probes = [None; PREFETCH_BATCH];
-        for (probe, (table, _)) in probes.iter_mut().zip(batch) {
-            // SAFETY: pinned while the transaction runs; so for all below.
-            *probe = store.index(*table).ok().map(|index| unsafe { index.probe() });
-        }
-        let mut deeper = true;
-        while std::mem::take(&mut deeper) {
-            for (probe, (_, key)) in probes.iter_mut().zip(batch) {
-                // SAFETY: as above.
-                deeper |= probe.as_mut().is_some_and(|probe| unsafe { probe.descend(key) });
-            }
-        }
-        let mut records = [None; PREFETCH_BATCH];
-        for ((record, probe), (_, key)) in records.iter_mut().zip(probes).zip(batch) {
-            // SAFETY: as above.
-            *record = probe.and_then(|probe| unsafe { probe.record(key) });
-        }
-        for (record, (table, key)) in records.iter().zip(batch) {
-            let Some(record) = record else { continue };
-            // SAFETY: as above.
-            let (guarded, found) = unsafe { (record.as_ref(), Record::key(*record)) };
-            if found == *key && guarded.table() == *table {
-                prefetch(guarded.word().version(), PREFETCH_VERSION_BYTES);
-                self.recent.note(self.hash_keys.hash(*table, key), *record);
             }
         }
     }
@@ -291,7 +252,7 @@ impl Sets {
         self.reads.is_empty()
             && self.nodes.is_empty()
             && self.writes.is_empty()
-            && self.recent.used == 0
+            && self.recent.is_empty()
             && !self.lent
     }
 
@@ -371,7 +332,10 @@ impl SessionState {
         }
         let found = match gap {
             Some(_) => None,
-            None => sets.find(index, hash, table, key).found(),
+            None => match sets.find(memory, index, hash, table, key, false) {
+                Found::Record(record) => Some(record),
+                Found::Absent(_) => None,
+            },
         };
         // The record first, and its first version next to it: they will be read one after the other.
         let record = found.unwrap_or_else(|| Record::allocate(&mut memory.heap, table, key));
