@@ -103,7 +103,7 @@ impl BareGuard<'_> {
         let index = session.store.index(*table).expect("made in `new`");
         // SAFETY: pinned.
         match unsafe { index.get(key) } {
-            Lookup::Found(record) => Self::value(record),
+            Lookup::Found(record, _) => Self::value(record),
             Lookup::Absent(_) => None,
         }
     }

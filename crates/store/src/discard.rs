@@ -74,7 +74,7 @@ impl Session {
         let index = self.store.index(table)?;
         let state = &mut *Pinned::take(self.state.get_mut());
         // SAFETY: pinned; so for the record below.
-        let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(0) };
+        let Lookup::Found(record, _) = (unsafe { index.get(key) }) else { return Ok(0) };
         let removals_before = state.removals.len();
         let discarded = state.discard(record, &rejected).map_err(|HeldLocks| {
             // SAFETY: pinned.

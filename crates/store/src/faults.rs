@@ -48,6 +48,12 @@ pub enum StoreBug {
     PlaceholderUnread,
     /// Take a record that has left the index for unchanged.
     DeadIsUnchanged,
+    /// Do not look at the record once its entry is in the lookup cache.
+    DeadIsCached,
+    /// Leave the entries of a record in the lookup cache that leaves the index.
+    CachedWhenRemoved,
+    /// Do not look again at an entry of the lookup cache that was copied to a larger table.
+    CopyUnchecked,
 }
 
 /// A set of planted bugs.

@@ -21,7 +21,7 @@
 //! # Ok::<(), shoal_types::Error>(())
 //! ```
 //!
-//! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` (where),
+//! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` and `lookup_cache.rs` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
 //! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `replay.rs` and
 //! `copy.rs` (what replicas take and give), `tables.rs` (which tables
@@ -39,6 +39,7 @@ mod guarded;
 mod index;
 mod key;
 mod lookahead;
+mod lookup_cache;
 mod memory;
 mod reclaim;
 mod record;

@@ -27,7 +27,7 @@ use blocks::{
     CLASSED_MAX, CLASSES, FreeList, LINE, STEP, Span, class, class_bytes, magazine_blocks,
 };
 use round::JoiningRound;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -187,11 +187,8 @@ impl Regions {
         let Ok(layout) = Layout::from_size_align(bytes, align) else { return false };
         // SAFETY: the size is not zero.
         let Some(region) = NonNull::new(unsafe { alloc(layout) }) else { return false };
-        #[cfg(all(target_os = "linux", not(miri)))]
         if bytes >= HUGE_PAGE {
-            // A wish: where the system refuses it, everything works, only slower.
-            // SAFETY: the range is ours, and the advice does not change what it holds.
-            unsafe { libc::madvise(region.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+            advise_huge_pages(region, bytes);
         }
         self.all.push((region, layout));
         self.bytes += bytes;
@@ -342,6 +339,59 @@ impl Heap {
 
 /// What freed memory is filled with in tests.
 const POISON: u8 = 0xdb;
+
+impl Heap {
+    /// Two bytes of freed memory in tests.
+    pub(crate) const POISONED: u16 = u16::from_ne_bytes([POISON; 2]);
+}
+
+/// Asks for `bytes` bytes to be brought near before they are needed: one wait instead of several.
+#[inline]
+pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
+    #[cfg(target_arch = "x86_64")]
+    for offset in (0..bytes).step_by(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch has no effect that a program could see, at any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(offset)) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (start, bytes);
+}
+
+/// Memory of the general allocator, on huge pages if it is that large, all zeros; the system clears it when it is touched.
+/// The permutation tester's atomics are no zeros: there each element is `empty`.
+///
+/// # Safety
+/// Zeros are a `T`, but for the permutation tester's.
+pub(crate) unsafe fn zeroed_slice<T>(count: usize, empty: impl Fn() -> T) -> Box<[T]> {
+    if cfg!(feature = "model") {
+        return (0..count).map(|_| empty()).collect();
+    }
+    let layout = Layout::array::<T>(count).expect("sizes are bounded by the limits");
+    assert!(layout.size() > 0, "an empty slice needs no memory");
+    // SAFETY: the size is not zero.
+    let Some(start) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+        handle_alloc_error(layout)
+    };
+    let skipped = start.addr().get().next_multiple_of(HUGE_PAGE) - start.addr().get();
+    if layout.size() >= skipped + HUGE_PAGE {
+        // SAFETY: inside of what was allocated.
+        advise_huge_pages(unsafe { start.add(skipped) }, layout.size() - skipped);
+    }
+    // SAFETY: allocated above with this layout; and the caller's promise.
+    unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start.cast().as_ptr(), count)) }
+}
+
+/// Asks for huge pages. A wish: where the system refuses it, everything works, only slower.
+fn advise_huge_pages(start: NonNull<u8>, bytes: usize) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: the advice does not change what the range holds.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE);
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = (start, bytes);
+}
 
 fn large(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, STEP).expect("sizes are bounded by the limits")

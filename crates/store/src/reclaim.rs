@@ -20,9 +20,11 @@
 //! 2. So what is unlinked under a guard of era p is unlinked in era p or p + 1, and is tagged p + 1.
 //!    A reader that can still reach it holds a guard of at most p + 1, hence the era is at most p + 2.
 //! 3. It is freed when the era has reached tag + 2 = p + 3.
+//! 4. A record is found for two eras longer, in the lookup cache (`lookup_cache.rs`), and its tag is greater by as many.
 
 use crate::faults::{StoreBug, StoreBugs};
 use crate::index::{Inner, Leaf, Separator};
+use crate::lookup_cache::CacheTable;
 use crate::memory::{Arena, Heap};
 use crate::record::Record;
 use crate::sync::{AtomicU64, Mutex, Ordering, fence, lock};
@@ -58,8 +60,10 @@ const ADOPT_EVERY: u32 = if cfg!(feature = "model") { 1 } else { 64 };
 const RELIEVED_MAX: usize = 64 * ADVANCE_EVERY;
 /// The store is short of memory when handed-over entries take this part of the limit.
 const ORPHANS_SHARE: u64 = 8;
-/// The number of advances of the era until an entry that is unlinked now may be freed: see invariant 3.
-const RIPE_ERAS: usize = 3;
+/// For how many eras longer the lookup cache may show a record: see invariant 4.
+const CACHED_ERAS: u64 = 2;
+/// The number of advances of the era until an entry that is unlinked now may be freed: see invariants 3 and 4.
+const RIPE_ERAS: usize = 3 + CACHED_ERAS as usize;
 
 /// The eras, and a slot for every session. Shared by all sessions of a store.
 pub(crate) struct Eras {
@@ -91,6 +95,7 @@ pub(crate) enum Retired {
     Leaf(NonNull<Leaf>),
     Inner(NonNull<Inner>),
     Separator(NonNull<Separator>),
+    CacheTable(NonNull<CacheTable>),
 }
 
 struct RetiredBatch {
@@ -113,6 +118,7 @@ impl Retired {
                 Retired::Leaf(_) => size_of::<Leaf>(),
                 Retired::Inner(_) => size_of::<Inner>(),
                 Retired::Separator(separator) => Separator::bytes_taken(separator),
+                Retired::CacheTable(table) => table.as_ref().bytes_taken(),
             }
         }
     }
@@ -130,6 +136,10 @@ impl Retired {
                 Retired::Leaf(leaf) => Leaf::free(leaf, heap),
                 Retired::Inner(inner) => Inner::free(inner, heap),
                 Retired::Separator(separator) => Separator::free(separator, heap),
+                Retired::CacheTable(table) => {
+                    heap.count(-(table.as_ref().bytes_taken() as i64));
+                    CacheTable::free(table);
+                }
             }
         }
     }
@@ -342,7 +352,8 @@ impl Memory {
         self.limbo_bytes += what.weight();
         self.heap.count(size_of::<RetiredBatch>() as i64);
         let early = self.eras.faults.has(StoreBug::TagTooEarly);
-        let tag = if early { self.pinned } else { self.pinned + 1 };
+        let cached = if matches!(what, Retired::Record(_)) { CACHED_ERAS } else { 0 };
+        let tag = cached + if early { self.pinned } else { self.pinned + 1 };
         self.limbo.push_back(RetiredBatch { tag, what });
     }
 

@@ -140,6 +140,28 @@ impl Record {
         }
     }
 
+    /// Whether it is the record of this key, and not dead.
+    ///
+    /// # Safety
+    /// As for [`key`](Record::key).
+    #[inline]
+    pub(crate) unsafe fn is_live(record: NonNull<Record>, table: TableId, key: &[u8]) -> bool {
+        // SAFETY: the caller's promise.
+        let (guarded, found) = unsafe { (record.as_ref(), Self::key(record)) };
+        debug_assert!(guarded.table != Heap::POISONED, "a freed record was found");
+        found == key && guarded.table() == table && !guarded.word().is_dead()
+    }
+
+    /// Whether it has left the index, or was freed, as far as freed memory is overwritten.
+    ///
+    /// # Safety
+    /// It is, or was, a record of a store whose memory has not gone back to the system.
+    pub(crate) unsafe fn is_removed(record: NonNull<Record>) -> bool {
+        // SAFETY: the caller's promise.
+        let record = unsafe { record.as_ref() };
+        record.table == Heap::POISONED || record.word().is_dead()
+    }
+
     /// The beginning of the key, for messages.
     ///
     /// # Safety

@@ -78,7 +78,7 @@ impl Session {
             // A guard for each batch: what it retires is soon used again.
             let mut state = Pinned::take(state.get_mut());
             let removals_before = state.removals.len();
-            let keys = batch.clone().map(|write| (write.table, write.key));
+            let keys = batch.clone().map(|write| Some((write.table, write.key)));
             // SAFETY: pinned.
             let found = unsafe { find_together(store, keys, STAMP_BYTES) };
             let mut finished = 0;

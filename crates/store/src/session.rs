@@ -160,6 +160,8 @@ impl SessionState {
             };
             if let Some(record) = removed {
                 // SAFETY: pinned; the record is dead and out of the index.
+                unsafe { self.sets.forget_record(table, &key, record) };
+                // SAFETY: as above.
                 self.retire_chain(unsafe { record.as_ref() }.word().version());
                 self.memory.retire(Retired::Record(record));
             } else if pending {

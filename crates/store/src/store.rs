@@ -2,6 +2,7 @@
 
 use crate::faults::StoreBugs;
 use crate::index::Index;
+use crate::lookup_cache::LookupCache;
 use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
@@ -66,6 +67,7 @@ pub struct Store {
     pub(crate) eras: Arc<Eras>,
     pub(crate) arena: Arc<Arena>,
     pub(crate) hash_keys: Arc<HashKeys>,
+    pub(crate) lookup_cache: Arc<LookupCache>,
 }
 
 impl Store {
@@ -84,6 +86,11 @@ impl Store {
             clock: CachePadded::new(AtomicU64::new(Clock::ZERO.0)),
             removals: Mutex::new(Removals::default()),
             eras: Arc::new(Eras::new(sessions_max, options.memory_bytes_max, options.faults)),
+            lookup_cache: Arc::new(LookupCache::new(
+                &arena,
+                options.memory_bytes_max,
+                options.faults,
+            )),
             arena,
             hash_keys: Arc::new(HashKeys::new(options.hash_seed)),
             options,
@@ -234,6 +241,8 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         let mut heap = Heap::new(Arc::clone(&self.arena));
+        // SAFETY: sessions hold the store, so there is none left.
+        unsafe { self.lookup_cache.tear_down(&mut heap) };
         let free_record = &mut |heap: &mut Heap, record: NonNull<Record>| {
             // SAFETY: sessions hold the store, so there is none left: no thread reads or locks.
             unsafe {

@@ -293,6 +293,56 @@ fn guard_of_an_old_era(faults: StoreBugs) {
     assert_eq!(number(value), first, "freed under the reader");
 }
 
+/// A key and its table.
+type Place = (TableId, &'static [u8]);
+
+/// Tables of one key each, which nothing brings into the lookup cache but a lookup of that key. The entry of the first would
+/// be in one bucket, and those of the others in the other.
+fn three_tables(faults: StoreBugs) -> (Arc<Store>, [Place; 3]) {
+    let (store, first) = store(faults);
+    let [second, third] = ["u", "v"].map(|name| store.table(name).expect("a table"));
+    let rows: [Place; 3] = [(first, b"x"), (second, b"a"), (third, b"a")];
+    for (table, key) in rows {
+        put_all(&store, table, &[(key, 7)]);
+    }
+    // The first lookup makes the cache.
+    read(&store, second, b"a");
+    (store, rows)
+}
+
+/// A thread looks up `looked_up`, while another deletes the key of the first table.
+fn delete_against_lookup(store: &Arc<Store>, deleted: Place, looked_up: Place) {
+    let (table, key) = deleted;
+    let reader = {
+        let store = Arc::clone(store);
+        thread::spawn(move || read(&store, looked_up.0, looked_up.1))
+    };
+    let mut session = session(store);
+    let tx = session.begin();
+    tx.delete(table, key).expect("within limits");
+    tx.commit().expect("it reads nothing and meets no lock");
+    let found = reader.join().expect("no panic");
+    assert!([0, 7].contains(&found), "read freed memory: {found:#x}");
+    assert_eq!(read(store, table, key), 0, "a deleted key was found");
+}
+
+/// A thread looks up a key that another deletes: the lookup cache does not lead to its record later, which the store
+/// asserts when it goes.
+fn deleted_under_a_lookup(faults: StoreBugs) {
+    let (store, [deleted, _, _]) = three_tables(faults);
+    delete_against_lookup(&store, deleted, deleted);
+}
+
+/// A thread looks up a key for which the lookup cache has no room, so that it is copied to a larger one, while another
+/// deletes a key that is copied.
+fn deleted_under_a_copy(faults: StoreBugs) {
+    let (store, [deleted, second, third]) = three_tables(faults);
+    for (table, key) in [deleted, second] {
+        read(&store, table, key);
+    }
+    delete_against_lookup(&store, deleted, third);
+}
+
 /// A reader holds a value while another overwrites, deletes and inserts it again and again: the value
 /// stays what it was until the reader ends.
 fn freed_under_a_reader(faults: StoreBugs) {
@@ -504,6 +554,19 @@ fn splits_and_merges_lose_nothing() {
 fn nothing_is_freed_under_a_reader() {
     holds(freed_under_a_reader);
     holds(guard_of_an_old_era);
+}
+
+#[test]
+fn no_removed_record_is_found_in_the_lookup_cache() {
+    holds(deleted_under_a_lookup);
+    holds(deleted_under_a_copy);
+}
+
+#[test]
+fn removed_records_in_the_lookup_cache_are_caught() {
+    catches(deleted_under_a_lookup, StoreBug::CachedWhenRemoved);
+    catches(deleted_under_a_copy, StoreBug::CopyUnchecked);
+    catches(deleted_under_a_lookup, StoreBug::DeadIsCached);
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn chain_of(session: &mut Session, table: TableId, key: &[u8]) -> Vec<(Version, 
 fn is_in_index(store: &Store, session: &mut Session, table: TableId, key: &[u8]) -> bool {
     let _pinned = Pinned::take(session.state.get_mut());
     // SAFETY: pinned.
-    matches!(unsafe { store.index(table).expect("a table").get(key) }, Lookup::Found(_))
+    matches!(unsafe { store.index(table).expect("a table").get(key) }, Lookup::Found(..))
 }
 
 /// Runs a pass to its end, by steps of `most`. Returns the last step's result, and all versions that were dropped.

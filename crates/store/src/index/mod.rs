@@ -30,7 +30,7 @@ pub(crate) use scan::Seek;
 
 use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;
-use crate::memory::Heap;
+use crate::memory::{Heap, prefetch};
 use crate::reclaim::{Memory, Retired};
 use crate::record::Record;
 use crate::sync::{AtomicPtr, Ordering, spin_loop};
@@ -75,19 +75,10 @@ impl LeafVersion {
 
 /// The result of a lookup.
 pub(crate) enum Lookup {
-    /// The record of the key, which may be a placeholder or have a tombstone.
-    Found(NonNull<Record>),
+    /// The record of the key, which may be a placeholder or have a tombstone; and the leaf that has it.
+    Found(NonNull<Record>, NonNull<Leaf>),
     /// No record; the leaf where it would be.
     Absent(LeafVersion),
-}
-
-impl Lookup {
-    pub(crate) fn found(self) -> Option<NonNull<Record>> {
-        match self {
-            Lookup::Found(record) => Some(record),
-            Lookup::Absent(_) => None,
-        }
-    }
 }
 
 /// A lookup that goes down one level at a time, so that several can wait for memory together. It is
@@ -177,19 +168,6 @@ fn kind(node: Guarded<'_, Header>) -> Kind<'_> {
     }
 }
 
-/// Asks for `bytes` bytes to be brought near before they are needed: one wait instead of several.
-#[inline]
-pub(crate) fn prefetch<T>(start: *const T, bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for offset in (0..bytes).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect that a program could see, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast::<i8>().wrapping_add(offset)) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (start, bytes);
-}
-
 /// [`prefetch`] of the part of a node that a search looks at.
 #[inline]
 fn prefetch_node(node: NonNull<Header>, level: u8) {
@@ -256,7 +234,7 @@ impl Index {
                     let checked =
                         self.faults.has(StoreBug::LookupUnchecked) || node.is_unchanged(version);
                     return checked.then(|| match record {
-                        Some(record) => Lookup::Found(record),
+                        Some(record) => Lookup::Found(record, leaf.pointer()),
                         None => Lookup::Absent(LeafVersion { leaf: leaf.pointer(), version }),
                     });
                 }

@@ -60,7 +60,7 @@ impl Bench {
         self.memory.pin();
         // SAFETY: pinned.
         let found = match unsafe { self.index.get(key) } {
-            Lookup::Found(record) => Some(record),
+            Lookup::Found(record, _) => Some(record),
             Lookup::Absent(_) => None,
         };
         self.memory.unpin();

@@ -1,13 +1,15 @@
 //! Execution: reads that remember what they saw, writes that no other transaction sees yet.
 
 use super::Transaction;
+use super::lookup::Found;
 use super::nodes::LeafRead;
 use super::sets::{READS_AHEAD, Read, Sets};
 use super::writes::Write;
 use crate::faults::StoreBug;
 use crate::guarded::Guarded;
 use crate::index::{Index, LeafVersion, Lookup};
-use crate::lookahead::{TOGETHER, find_together};
+use crate::lookahead::TOGETHER;
+use crate::reclaim::Memory;
 use crate::record::Record;
 use crate::session::{Session, SessionState};
 use crate::store::Store;
@@ -26,9 +28,6 @@ const READ_SPINS: u32 = 64;
 /// What a write costs beside its key and its value, so that many small ones have a limit too.
 const WRITE_BYTES: usize = size_of::<Version>();
 
-/// How much of a version is fetched: most values are shorter, and what follows comes in order.
-const PREFETCH_VERSION_BYTES: usize = 256;
-
 impl<S: DerefMut<Target = Session>> Transaction<S> {
     /// The value of `key`, or `None` where there is none.
     ///
@@ -40,7 +39,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         check_key(table, key)?;
         let state = &mut *self.session().state.borrow_mut();
         state.sets.check_reads()?;
-        let version = state.sets.read(index, table, key).version;
+        let SessionState { sets, memory, .. } = state;
+        let version = sets.read(memory, index, table, key, false).version;
         // SAFETY: a version that this transaction read or wrote lives until it ends; it ends by
         // value, and the slice borrows it.
         Ok(unsafe { Guarded::at(version) }.and_then(Guarded::value))
@@ -52,7 +52,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
     pub fn prefetch(&self, keys: &[(TableId, &[u8])]) {
         let state = &mut *self.session().state.borrow_mut();
         for batch in keys.chunks(TOGETHER) {
-            state.sets.prefetch(&self.session().store, batch);
+            let SessionState { sets, memory, .. } = state;
+            sets.prefetch(memory, &self.session().store, batch);
         }
     }
 
@@ -71,7 +72,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         check_key(table, key)?;
         self.session().state.borrow_mut().sets.lent = true;
         // SAFETY: pinned; so for the versions below, which outlive the borrow of the transaction.
-        let Lookup::Found(record) = (unsafe { index.get(key) }) else { return Ok(None) };
+        let Lookup::Found(record, _) = (unsafe { index.get(key) }) else { return Ok(None) };
         // SAFETY: as above.
         let mut next = unsafe { record.as_ref() }.word().version();
         // SAFETY: as above.
@@ -104,7 +105,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let index = self.check_write(table, key, value)?;
         let state = &mut *self.session().state.borrow_mut();
         state.sets.check_reads()?;
-        let found = state.sets.read(index, table, key);
+        let SessionState { sets, memory, .. } = state;
+        let found = sets.read(memory, index, table, key, true);
         // SAFETY: as in `get`.
         if unsafe { found.version.as_ref() }.is_some_and(|version| !version.is_tombstone()) {
             Err(Rejected::KeyExists { table, key: KeyExcerpt::new(key) })?;
@@ -123,7 +125,8 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
         let state = &mut *self.session().state.borrow_mut();
         let hash = state.sets.hash_keys.hash(table, key);
         if state.sets.writes.find(hash, table, key).is_none()
-            && let Lookup::Absent(leaf) = state.sets.find(index, hash, table, key)
+            && let Found::Absent(leaf) =
+                state.sets.find(&mut state.memory, index, hash, table, key, false)
         {
             // Nothing to remove; that it stays so is all the transaction has to know: a read.
             state.sets.check_reads()?;
@@ -193,54 +196,33 @@ struct FoundRecord {
 }
 
 impl Sets {
-    /// Reads `key`: the transaction's own version, or the newest there is, which it remembers.
+    /// Reads `key`: the transaction's own version, or the newest there is, which it remembers. Where it `is_new` there is
+    /// probably none.
     #[inline]
-    fn read(&mut self, index: &Index, table: TableId, key: &[u8]) -> FoundRecord {
+    fn read(
+        &mut self,
+        memory: &mut Memory,
+        index: &Index,
+        table: TableId,
+        key: &[u8],
+        is_new: bool,
+    ) -> FoundRecord {
         let hash = self.hash_keys.hash(table, key);
         if let Some(place) = self.writes.find(hash, table, key) {
             return FoundRecord { version: self.writes.entries[place].version.as_ptr(), gap: None };
         }
         loop {
-            match self.find(index, hash, table, key) {
-                Lookup::Found(record) => {
+            match self.find(memory, index, hash, table, key, is_new) {
+                Found::Record(record) => {
                     if let Some(version) = self.read_record(record) {
                         return FoundRecord { version, gap: None };
                     }
                     self.recent.forget();
                 }
-                Lookup::Absent(leaf) => {
+                Found::Absent(leaf) => {
                     let gap = Some(self.note_leaf(table, leaf));
                     return FoundRecord { version: ptr::null_mut(), gap };
                 }
-            }
-        }
-    }
-
-    /// Finds the record of a key, or the leaf where it is missing.
-    #[inline]
-    fn find(&mut self, index: &Index, hash: u64, table: TableId, key: &[u8]) -> Lookup {
-        if let Some(record) = self.recent.find(hash) {
-            // SAFETY: found under this guard.
-            if unsafe { record.as_ref().table() == table && Record::key(record) == key } {
-                return Lookup::Found(record);
-            }
-        }
-        // SAFETY: pinned while the transaction runs.
-        let lookup = unsafe { index.get(key) };
-        if let Lookup::Found(record) = lookup {
-            self.recent.note(hash, record);
-        }
-        lookup
-    }
-
-    /// See [`Transaction::prefetch`].
-    fn prefetch(&mut self, store: &Store, batch: &[(TableId, &[u8])]) {
-        // SAFETY: pinned while the transaction runs.
-        let records =
-            unsafe { find_together(store, batch.iter().copied(), PREFETCH_VERSION_BYTES) };
-        for (record, (table, key)) in records.iter().zip(batch) {
-            if let Some(record) = record {
-                self.recent.note(self.hash_keys.hash(*table, key), *record);
             }
         }
     }
@@ -271,7 +253,7 @@ impl Sets {
         self.reads.is_empty()
             && self.nodes.is_empty()
             && self.writes.is_empty()
-            && self.recent.used == 0
+            && self.recent.is_empty()
             && !self.lent
     }
 
@@ -351,7 +333,10 @@ impl SessionState {
         }
         let found = match gap {
             Some(_) => None,
-            None => sets.find(index, hash, table, key).found(),
+            None => match sets.find(memory, index, hash, table, key, false) {
+                Found::Record(record) => Some(record),
+                Found::Absent(_) => None,
+            },
         };
         // The record first, and its first version next to it: they will be read one after the other.
         let record = found.unwrap_or_else(|| Record::allocate(&mut memory.heap, table, key));

@@ -18,11 +18,12 @@
 //! another's commit); validation then fails, and what it computed is discarded. So a body must
 //! not act outside of the database on what it read before it learns of the commit.
 //!
-//! Read in this order: `writes.rs`, `nodes.rs`, `sets.rs`, this file, `execute.rs`, `scan.rs`, `commit.rs`.
+//! Read in this order: `writes.rs`, `nodes.rs`, `sets.rs`, this file, `lookup.rs`, `execute.rs`, `scan.rs`, `commit.rs`.
 
 mod commit;
 mod execute;
 mod hash;
+mod lookup;
 mod nodes;
 mod scan;
 mod sets;

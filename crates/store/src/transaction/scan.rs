@@ -4,7 +4,8 @@ use super::Transaction;
 use super::sets::{Recent, Sets};
 use super::writes::{TableWrites, Write, WrittenKey};
 use crate::guarded::Guarded;
-use crate::index::{Index, Seek, prefetch};
+use crate::index::{Index, Seek};
+use crate::memory::prefetch;
 use crate::record::Record;
 use crate::session::Session;
 use crate::version::Version;
@@ -228,7 +229,7 @@ impl Sets {
                 }
                 // A dead record is leaving the index; the validation of the leaf's version, noted above, covers that.
                 if let Some(version) = self.read_record(record) {
-                    if rows.len() < Recent::SLOTS {
+                    if rows.len() < Recent::SLOTS_MAX {
                         self.recent.note(self.hash_keys.hash(table, key), record);
                     }
                     push_row(&mut rows, record, version);

@@ -4,6 +4,7 @@ use super::hash::HashKeys;
 use super::nodes::NodeSet;
 use super::writes::WriteSet;
 use crate::index::LEAF_MAX;
+use crate::lookup_cache::LookupCache;
 use crate::memory::Arena;
 use crate::record::Record;
 use crate::store::Store;
@@ -17,6 +18,8 @@ use std::sync::Arc;
 /// The read, write and node sets of a transaction.
 pub(crate) struct Sets {
     pub(super) hash_keys: Arc<HashKeys>,
+    /// The store's.
+    pub(super) cache: Arc<LookupCache>,
     /// The store's, which counts what the lists here take.
     arena: Arc<Arena>,
     memory_bytes_max: usize,
@@ -51,6 +54,7 @@ impl Sets {
     pub(crate) fn new(store: &Store) -> Sets {
         Sets {
             hash_keys: Arc::clone(&store.hash_keys),
+            cache: Arc::clone(&store.lookup_cache),
             arena: Arc::clone(&store.arena),
             memory_bytes_max: store.options.memory_bytes_max,
             listed_bytes: 0,
@@ -78,7 +82,8 @@ impl Sets {
             + self.order.capacity() * size_of::<(usize, u32)>()
             + self.replaced.capacity() * size_of::<NonNull<Version>>()
             + self.nodes.bytes_listed()
-            + self.writes.bytes_listed();
+            + self.writes.bytes_listed()
+            + self.recent.bytes_listed();
         if bytes != self.listed_bytes {
             self.arena.count(bytes as i64 - self.listed_bytes as i64);
             self.listed_bytes = bytes;
@@ -131,43 +136,88 @@ pub(super) struct Read {
     pub(super) version: *mut Version,
 }
 
-/// What lookups found lately, by the hash of the key: a write usually follows the read of its key.
+/// What lookups found lately, by the hash of the key: a write usually follows the read of its key. Where two have the same
+/// slot the later one stays.
 pub(super) struct Recent {
-    records: [(u64, NonNull<Record>); Recent::SLOTS],
-    /// A bit for each slot that is in use.
-    pub(super) used: u64,
+    /// An entry is in use where its transaction is the present one.
+    entries: Box<[RecentEntry]>,
+    transaction: u32,
+    /// Entries of this transaction, counting those that were replaced.
+    noted: u32,
+}
+
+#[derive(Clone, Copy)]
+struct RecentEntry {
+    hash: u64,
+    record: NonNull<Record>,
+    transaction: u32,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
-        Recent { records: [(0, NonNull::dangling()); Self::SLOTS], used: 0 }
+        Recent { entries: Self::empty(Self::SLOTS), transaction: 1, noted: 0 }
     }
 }
 
 impl Recent {
-    pub(super) const SLOTS: usize = 64;
+    /// Enough for a small transaction.
+    const SLOTS: usize = 64;
+    /// For one that has found more. Then it stays that large.
+    pub(super) const SLOTS_MAX: usize = 512;
+
+    fn empty(slots: usize) -> Box<[RecentEntry]> {
+        let unused = RecentEntry { hash: 0, record: NonNull::dangling(), transaction: 0 };
+        vec![unused; slots].into()
+    }
 
     /// Of the upper half: see `hash.rs`.
     #[inline]
-    fn slot(hash: u64) -> usize {
-        (hash >> 40) as usize % Self::SLOTS
+    fn slot(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & (self.entries.len() - 1)
     }
 
     #[inline]
     pub(super) fn note(&mut self, hash: u64, record: NonNull<Record>) {
-        let slot = Self::slot(hash);
-        self.records[slot] = (hash, record);
-        self.used |= 1 << slot;
+        self.noted += 1;
+        if self.noted as usize == Self::SLOTS {
+            self.grow();
+        }
+        let slot = self.slot(hash);
+        self.entries[slot] = RecentEntry { hash, record, transaction: self.transaction };
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        if self.entries.len() < Self::SLOTS_MAX {
+            let smaller = std::mem::replace(&mut self.entries, Self::empty(Self::SLOTS_MAX));
+            for entry in smaller.iter().filter(|entry| entry.transaction == self.transaction) {
+                let slot = self.slot(entry.hash);
+                self.entries[slot] = *entry;
+            }
+        }
     }
 
     #[inline]
     pub(super) fn find(&self, hash: u64) -> Option<NonNull<Record>> {
-        let slot = Self::slot(hash);
-        let (noted, record) = self.records[slot];
-        (self.used & 1 << slot != 0 && noted == hash).then_some(record)
+        let entry = &self.entries[self.slot(hash)];
+        (entry.hash == hash && entry.transaction == self.transaction).then_some(entry.record)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.noted == 0
     }
 
     pub(super) fn forget(&mut self) {
-        self.used = 0;
+        self.noted = 0;
+        self.transaction = self.transaction.wrapping_add(1);
+        if self.transaction == 0 {
+            *self = Recent::default();
+        }
+    }
+
+    /// The memory of its entries.
+    pub(super) fn bytes_listed(&self) -> usize {
+        // The first are part of a session, like the session itself.
+        size_of_val(&*self.entries) - Self::SLOTS * size_of::<RecentEntry>()
     }
 }
