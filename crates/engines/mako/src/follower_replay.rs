@@ -7,11 +7,11 @@
 //! all there is; what lies at or below that of all workers is complete.
 
 use super::clock_counts::ClockCounts;
+use super::durability_wait::DurabilityWait;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
-use super::waiting_pieces::WaitingPieces;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
@@ -26,7 +26,7 @@ pub(super) struct FollowerReplay {
     shard: ShardId,
     sessions: Rc<SessionPool>,
     /// Pieces of each epoch that is not settled.
-    waiting: BTreeMap<Epoch, WaitingPieces>,
+    waiting: BTreeMap<Epoch, DurabilityWait<Piece>>,
     shards: usize,
     /// Pieces of epochs of which this node does not know how they ended: that comes behind them in the stream.
     unknown: BTreeMap<Epoch, Vec<Piece>>,
@@ -99,14 +99,17 @@ impl FollowerReplay {
             }
             self.clocks.insert(clock);
             let waiting = self.waiting.entry(epoch);
-            let waiting = waiting.or_insert_with(|| WaitingPieces::new(self.shards));
-            match watermarks.live(epoch) {
-                Some(watermark) => waiting.push(watermark, self.shard, piece),
+            let waiting = waiting.or_insert_with(|| DurabilityWait::new(self.shards));
+            let stamp = piece.stamp.clone();
+            let covered = match watermarks.live(epoch) {
+                Some(watermark) => waiting.push(watermark, self.shard, stamp, piece),
                 // This node has not learned of it.
                 None => {
-                    waiting.push(&VectorWatermark::new(epoch, self.shards), self.shard, piece);
+                    let none = VectorWatermark::new(epoch, self.shards);
+                    waiting.push(&none, self.shard, stamp, piece)
                 }
-            }
+            };
+            assert!(covered.is_none(), "what waits is not covered: {covered:?}");
         }
         for last in &finals {
             for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
@@ -184,7 +187,7 @@ impl FollowerReplay {
         let FollowerReplay { shard, waiting, covered, .. } = self;
         for watermark in watermarks.all_live() {
             let Some(waiting) = waiting.get_mut(&watermark.epoch()) else { continue };
-            waiting.advance(watermark, *shard, |piece| {
+            waiting.advance(watermark, |_, _, piece| {
                 assert!(
                     watermark.covers(*shard, piece.stamp.as_ref()),
                     "M6: {piece:?} is not covered by {watermark:?}"
@@ -203,8 +206,8 @@ impl FollowerReplay {
         apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
     ) {
         self.extent.ends.remove(&epoch);
-        let Some(waiting) = self.waiting.remove(&epoch) else { return };
-        for piece in waiting.take_all() {
+        let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
+        for (_, _, piece) in waiting.take_all() {
             match watermarks.covers(self.shard, piece.stamp.as_ref()) {
                 true => self.covered.push_back(piece),
                 false => self.clocks.remove(piece.stamp.clock),
@@ -221,7 +224,7 @@ impl FollowerReplay {
             return;
         };
         let rejected = |piece: &Piece| watermarks.rejects(self.shard, piece.stamp.as_ref());
-        for piece in waiting.take_if(watermark, rejected) {
+        for (_, piece) in waiting.take_if(watermark, rejected) {
             self.clocks.remove(piece.stamp.clock);
         }
     }
@@ -232,8 +235,8 @@ impl FollowerReplay {
         ended: impl Fn(Epoch) -> bool,
         mut keep: impl FnMut(&Rc<SessionPool>, &Piece),
     ) {
-        for (_, waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
-            for piece in waiting.take_all() {
+        for (_, mut waiting) in self.waiting.extract_if(.., |epoch, _| ended(*epoch)) {
+            for (_, _, piece) in waiting.take_all() {
                 keep(&self.sessions, &piece);
                 // After that: tombstones above it may go when nothing waits below.
                 self.clocks.remove(piece.stamp.clock);
@@ -294,6 +297,6 @@ impl FollowerReplay {
     /// How many pieces wait.
     pub(super) fn pending(&self) -> usize {
         let unknown = self.unknown.values().map(Vec::len).sum::<usize>();
-        self.waiting.values().map(WaitingPieces::len).sum::<usize>() + self.covered.len() + unknown
+        self.waiting.values().map(DurabilityWait::len).sum::<usize>() + self.covered.len() + unknown
     }
 }
