@@ -1,7 +1,6 @@
 //! A chunk of a copy of a shard, as every engine sends it, and how a replica takes one of its rows.
 
 use crate::applied_write::AppliedWrite;
-use crate::replay::publish;
 use crate::snapshot_transfer::{CopyKey, place_of};
 use bytes::Bytes;
 use shoal_store::{Session, WalkPlace};
@@ -65,11 +64,22 @@ pub fn copy_row<O: From<AppliedWrite>>(
     shard: ShardId,
     session: &mut Session,
     version: ChunkVersion<'_>,
-    observe: Option<&mut Vec<O>>,
+    mut observe: Option<&mut Vec<O>>,
 ) -> Result<()> {
     let ChunkVersion { table, key, value, stamp } = version;
     let transaction = session.begin();
     transaction.replicate(table, key, value)?;
-    publish(shard, transaction.lock()?, stamp, false, |_| false, observe);
+    let order = (stamp.epoch, stamp.clock);
+    transaction.lock()?.replay(
+        stamp.as_ref(),
+        |newest| (newest.epoch, newest.clock) < order,
+        |_| false,
+        |table, key, won| {
+            if let Some(observations) = &mut observe {
+                let (stamp, key) = (stamp.clone(), key.to_vec());
+                observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
+            }
+        },
+    );
     Ok(())
 }

@@ -7,8 +7,8 @@
 //! Run with `cargo test -p shoal-store --features model --test model`.
 #![cfg(feature = "model")]
 
-use shoal_store::{Options, RollBack, Session, Store, StoreBug, StoreBugs};
-use shoal_types::{Epoch, Result, Scan, StampRef, TableId};
+use shoal_store::{Options, ReplayedWrite, RollBack, Session, Store, StoreBug, StoreBugs};
+use shoal_types::{Clock, Epoch, Result, Scan, StampRef, TableId};
 use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -465,6 +465,56 @@ fn trim_against_trim(faults: StoreBugs) {
     others.into_iter().for_each(|other| other.join().expect("no panic"));
 }
 
+/// Replays writes at these clocks, and tries again where a lock is in the way.
+fn replay(session: &mut Session, table: TableId, writes: &[(&'static [u8], u64, Option<u64>)]) {
+    let values: Vec<_> = writes.iter().map(|(_, _, value)| value.map(u64::to_le_bytes)).collect();
+    let replayed = |((key, clock, _), value): (&(&'static [u8], u64, _), _)| ReplayedWrite {
+        table,
+        key,
+        value,
+        stamp: StampRef { epoch: Epoch(1), clock: Clock(*clock), remote: &[] },
+    };
+    let values = values.iter().map(|value| value.as_ref().map(|bytes| &bytes[..]));
+    let all: Vec<_> = writes.iter().zip(values).map(replayed).collect();
+    let mut from = 0;
+    while let Some(place) =
+        session.replay(all[from..].iter().copied(), false, |_| false, |_, _| {}).expect("limits")
+    {
+        from += place;
+        thread::yield_now();
+    }
+}
+
+/// Two threads replay writes of the same keys, most of which are new, in different orders; a third reads.
+fn replay_against_replay(faults: StoreBugs) {
+    let (store, table) = store(faults);
+    put_all(&store, table, &[(b"b", 1), (b"d", 1)]);
+    let other = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            let mut session = session(&store);
+            let writes: [(&'static [u8], u64, Option<u64>); 4] =
+                [(b"a", 12, Some(2)), (b"b", 12, None), (b"c", 11, Some(1)), (b"e", 11, Some(1))];
+            replay(&mut session, table, &writes);
+        })
+    };
+    let reader = {
+        let store = Arc::clone(&store);
+        thread::spawn(move || {
+            assert!(read(&store, table, b"a") <= 2, "read freed memory");
+        })
+    };
+    let mut session = session(&store);
+    let writes: [(&'static [u8], u64, Option<u64>); 4] =
+        [(b"e", 12, Some(2)), (b"c", 12, Some(2)), (b"b", 11, Some(3)), (b"a", 11, Some(1))];
+    replay(&mut session, table, &writes);
+    other.join().expect("no panic");
+    reader.join().expect("no panic");
+    for (key, value) in [(b"a", 2), (b"b", 0), (b"c", 2), (b"d", 1), (b"e", 2)] {
+        assert_eq!(read(&store, table, key), value, "{key:?} is not as the newest write left it");
+    }
+}
+
 /// An epoch was settled that covers nothing of `x`, and of `y` only the oldest version. A thread rolls
 /// back, another writes both in the next epoch, a third reads and drops what it meets.
 fn roll_back_against_all(faults: StoreBugs) {
@@ -567,6 +617,11 @@ fn removed_records_in_the_lookup_cache_are_caught() {
     catches(deleted_under_a_lookup, StoreBug::CachedWhenRemoved);
     catches(deleted_under_a_copy, StoreBug::CopyUnchecked);
     catches(deleted_under_a_lookup, StoreBug::DeadIsCached);
+}
+
+#[test]
+fn the_newest_of_what_is_replayed_stays() {
+    holds(replay_against_replay);
 }
 
 #[test]

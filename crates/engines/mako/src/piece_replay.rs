@@ -7,7 +7,7 @@ use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_replication::codec::{StreamWrite, WriteRef};
-use shoal_replication::replay::replay_each;
+use shoal_replication::replay::replay;
 use shoal_replication::replay_budget::{ReplayBudget, bytes_of, bytes_of_encoded};
 use shoal_store::ReplayedWrite;
 use shoal_types::{ShardId, Stamp};
@@ -37,8 +37,7 @@ pub(super) fn replays<'a>(
                 move |WriteRef { table, key, value }| ReplayedWrite { table, key, value, stamp };
             piece.writes.iter().map(write)
         });
-        let stopped =
-            replay_each(replica, Some(floor), sessions, writes, faults, observations.as_mut());
+        let stopped = replay(replica, Some(floor), sessions, writes, faults, observations.as_mut());
         let from = stopped.map_or(0, |place| {
             // The piece with that place, or what is behind it, is done again.
             let mut left = place;
@@ -85,7 +84,6 @@ pub(super) fn replays_kept<'a>(
         let (table, value, stamp) = (*table, value.as_deref(), stamp.as_ref());
         let replayed = std::iter::once(ReplayedWrite { table, key, value, stamp });
         budget.take(bytes_of(std::slice::from_ref(write)))
-            && replay_each(replica, None, sessions, replayed, faults, observations.as_mut())
-                .is_none()
+            && replay(replica, None, sessions, replayed, faults, observations.as_mut()).is_none()
     }
 }

@@ -60,6 +60,8 @@ struct CommittedWrites {
     clock: Clock,
     /// The list that comes first is the last.
     lists: Vec<Arc<[StreamWrite]>>,
+    /// So many writes of that list are applied.
+    done: usize,
 }
 
 /// What the entries of a stream say, beside what they have committed.
@@ -212,7 +214,7 @@ impl PreparedReplay {
         if !installed && !writes.is_empty() {
             let (entry, mut lists) = (self.state.length, writes.into_lists());
             lists.reverse();
-            self.blocked.push_back(CommittedWrites { entry, transaction, clock, lists });
+            self.blocked.push_back(CommittedWrites { entry, transaction, clock, lists, done: 0 });
         }
     }
 
@@ -283,17 +285,22 @@ impl PreparedReplay {
         self.state = state.clone();
     }
 
-    /// Has `apply` apply what it can, one list of writes after the other: it says whether it could. Returns how far all of the stream is applied.
+    /// Has `apply` apply what it can, one list of writes after the other: it says how many of the writes it has applied.
+    /// Returns how far all of the stream is applied.
     pub(super) fn advance(
         &mut self,
-        mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
+        mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> usize,
     ) -> Clock {
-        while let Some(CommittedWrites { transaction, clock, lists, .. }) = self.blocked.front_mut()
-        {
-            while lists
-                .pop_if(|writes| apply(&self.sessions, (*transaction, *clock), writes))
-                .is_some()
-            {}
+        while let Some(committed) = self.blocked.front_mut() {
+            let CommittedWrites { transaction, clock, lists, done, .. } = committed;
+            while let Some(writes) = lists.last() {
+                *done += apply(&self.sessions, (*transaction, *clock), &writes[*done..]);
+                if *done < writes.len() {
+                    break;
+                }
+                *done = 0;
+                lists.pop();
+            }
             if !lists.is_empty() {
                 break;
             }
@@ -459,7 +466,7 @@ mod tests {
         followed.advance(|_, (_, clock), writes| {
             assert_eq!(writes.len(), 1);
             applied.push(clock.0);
-            true
+            writes.len()
         });
         applied
     }
@@ -491,9 +498,9 @@ mod tests {
         let mut followed = followed();
         let records = vec![prepare(5), (id(5), CommitRecord::Committed)];
         followed.enter(RecordEntry { leadership: Epoch(1), safe: Clock(5), records }, false);
-        assert_eq!(followed.advance(|_, _, _| false), Clock::ZERO);
+        assert_eq!(followed.advance(|_, _, _| 0), Clock::ZERO);
         assert!(followed.is_blocked());
-        assert_eq!(followed.advance(|_, _, _| true), Clock(5));
+        assert_eq!(followed.advance(|_, _, writes| writes.len()), Clock(5));
         assert!(!followed.is_blocked());
     }
 
@@ -504,7 +511,7 @@ mod tests {
         (0..3).for_each(|_| _ = enter(&mut followed, 4, Vec::new()));
         let records = vec![(id(5), CommitRecord::Committed)];
         followed.enter(RecordEntry { leadership: Epoch(1), safe: Clock(5), records }, false);
-        followed.advance(|_, _, _| false);
+        followed.advance(|_, _, _| 0);
         followed.stabilize(false);
         followed.stabilize(false);
         assert_eq!(followed.stable(), &Checkpoint::default(), "a lock is in the way");

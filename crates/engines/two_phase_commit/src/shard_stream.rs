@@ -298,7 +298,7 @@ impl ShardStream {
     /// Applies what it can: see [`PreparedReplay::advance`].
     pub(super) fn advance(
         &mut self,
-        apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> bool,
+        apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> usize,
     ) -> Clock {
         self.replay.advance(apply)
     }

@@ -6,6 +6,7 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay::replay;
 use shoal_replication::replay_budget::bytes_of;
+use shoal_store::ReplayedWrite;
 use shoal_types::Stamp;
 
 impl TwoPhaseCommit {
@@ -26,16 +27,25 @@ impl TwoPhaseCommit {
             let applied = stream.advance(|sessions, (transaction, clock), writes| {
                 let stamp = Stamp::local(FIRST_EPOCH, clock);
                 let before = observations.as_ref().map_or(0, Vec::len);
-                let is_done = self.budget.take(bytes_of(writes))
-                    && replay(replica, sessions, &stamp, writes, faults, observations.as_mut());
-                if is_done
+                if !self.budget.take(bytes_of(writes)) {
+                    return 0;
+                }
+                let floor = replica.floor();
+                let replayed = writes.iter().map(|StreamWrite { table, key, value }| {
+                    let (table, value, stamp) = (*table, value.as_deref(), stamp.as_ref());
+                    ReplayedWrite { table, key, value, stamp }
+                });
+                let observed = observations.as_mut();
+                let stopped = replay(replica, Some(&floor), sessions, replayed, faults, observed);
+                let done = stopped.unwrap_or(writes.len());
+                if done > 0
                     && clock <= inherited
                     && let Some(observations) = &mut *observations
                 {
                     observe_inherited(transaction, writes, before, observations);
                 }
-                *operations += if is_done { writes.len() as u64 } else { 0 };
-                is_done
+                *operations += done as u64;
+                done
             });
             replica.progress(worker, applied);
         }
