@@ -125,6 +125,11 @@ impl LeaderShard {
         &mut self.leader_state
     }
 
+    /// How many of these keys there are.
+    pub(super) fn overwritten_keys(&self) -> usize {
+        self.overwritten.len()
+    }
+
     /// The keys with versions that are freed once what overwrote them is covered.
     pub(super) fn overwritten(&mut self) -> &mut TrimQueue {
         &mut self.overwritten

@@ -32,6 +32,7 @@ impl Mako {
             ("transactions that wait for the watermark", self.waits.len()),
             ("pieces and clocks of shards that are led", of_led(LeaderShard::pending)),
             ("entries that are not decided", of_led(LeaderShard::undecided)),
+            ("keys with overwritten versions", of_led(LeaderShard::overwritten_keys)),
             ("pieces that wait to be replayed", of_followed(FollowerReplay::pending)),
             ("entries that are not stable", of_followed(|it| it.stable().ahead())),
             ("ends of epochs in streams", of_followed(|it| it.extent().ends.len())),
