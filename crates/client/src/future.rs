@@ -8,8 +8,11 @@ use std::task::{Context, Poll};
 
 /// The future of an operation of a [`Transaction`](crate::Transaction).
 pub struct TransactionFuture<'f, T> {
-    inner: MaybeReady<Result<T>, Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>>,
+    inner: MaybeReady<Result<T>, WaitingFuture<'f, T>>,
 }
+
+/// What may move between threads while it waits.
+type WaitingFuture<'f, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'f>>;
 
 impl<'f, T> TransactionFuture<'f, T> {
     #[inline]

@@ -89,7 +89,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "adopt-longest", "M4", STREAMS, 200),
     ("mako", "adopt-shortest", "M4", STREAMS, 100),
     ("mako", "adopt-onto-own", "M4", STREAMS, 200),
-    ("mako", "keep-undecided", "M4", STREAMS, 100),
+    ("mako", "keep-undecided", "M4", STREAMS, 300),
     ("mako", "replay-below-floor", "M6", COPIES, 300),
     ("mako", "drop-unreached-tombstones", "M6", COPIES, 60),
     ("mako", "collect-led-only", "M9", COPIES, 300),

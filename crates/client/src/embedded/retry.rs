@@ -5,11 +5,14 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The first and the longest pause after a conflict: of the length of a small transaction, and of the longest that are
-/// common. What is in the way is over after that, unless its thread does not run. Reading a clock would take longer than
-/// the first pause: so turns of a loop are counted.
+/// The first and the longest pause after a conflict: of the length of a small transaction, and of a few turns of the
+/// scheduler, after which what is in the way has run.
 const PAUSE_MIN: Duration = Duration::from_nanos(512);
-const PAUSE_MAX: Duration = Duration::from_nanos(1 << 15);
+const PAUSE_MAX: Duration = Duration::from_millis(4);
+
+/// In a pause that is no longer than this, of the length of most long transactions, the thread keeps its core. Reading a clock
+/// would take longer than the first pause: so turns of a loop are counted.
+const SPIN_MAX: Duration = Duration::from_micros(64);
 
 /// How long a turn of the loop takes: the instruction by which processors recognise such loops takes 20 to 70 ns today.
 const TURN_NANOS: u128 = 32;
@@ -52,13 +55,22 @@ impl LocalRetries {
     }
 
     /// [`pause`](LocalRetries::pause) without an executor.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a pause takes time, and what is in the way says nothing when it is over"
+    )]
     pub(crate) fn pause_blocking(&mut self, error: Error) -> Result<()> {
         let conflict = match error {
             Error::Aborted(Aborted::Conflict(conflict)) => conflict,
             other => return Err(other),
         };
         self.count(conflict)?;
-        for _ in 0..self.backoff.draw_below(&mut self.random).as_nanos() / TURN_NANOS {
+        let pause = self.backoff.draw_below(&mut self.random);
+        if pause > SPIN_MAX {
+            std::thread::sleep(pause);
+            return Ok(());
+        }
+        for _ in 0..pause.as_nanos() / TURN_NANOS {
             std::hint::spin_loop();
         }
         if self.attempts >= YIELD_FROM {

@@ -3,7 +3,7 @@
 //! Most transactions have one, which is kept in place. Each is begun when it is first needed, and then stays where it is:
 //! what was read through it is borrowed from it.
 
-use super::worker_context::StoreBranch;
+use super::session_pool::StoreBranch;
 use shoal_types::Result;
 use std::cell::{Cell, OnceCell};
 

@@ -29,6 +29,9 @@ pub struct PooledSession {
     home: Rc<SessionPool>,
 }
 
+/// A transaction on a shard's store.
+pub type StoreBranch = shoal_store::Transaction<PooledSession>;
+
 impl SessionPool {
     /// Transactions of the pool's sessions roll back `slice` writes at once, and the rest in `end_some`.
     pub fn new(store: Arc<Store>, slice: usize) -> Rc<SessionPool> {

@@ -1,8 +1,8 @@
 //! A branch on its way through certification, in as many steps as its size takes: its reads are gathered, its writes
 //! locked, its reads validated. One that is short takes one call for each.
 
-use super::session_pool::PooledSession;
-use super::worker_context::{StoreBranch, WorkerContext};
+use super::session_pool::{PooledSession, StoreBranch};
+use super::worker_context::WorkerContext;
 use shoal_store::{Locked, Locking, Size};
 use shoal_types::Result;
 

@@ -4,11 +4,12 @@ use super::admission::AdmissionPermit;
 use super::limits::TURN;
 use super::own_branches::{OwnBranch, OwnBranches};
 use super::remote_branches::{RemoteBranches, ReplySlot};
+use super::session_pool::StoreBranch;
 use super::slot::ResultSlot;
 use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
-    BodyEnd, DeclaredCall, DeclaredRow, EngineRequest, OperationSite, StoreBranch, Submission,
-    UnnotedReads, WorkerContext, recovering,
+    BodyEnd, DeclaredCall, DeclaredRow, EngineRequest, OperationSite, Submission, UnnotedReads,
+    WorkerContext, recovering,
 };
 use crate::hot_keys::KeyUse;
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};

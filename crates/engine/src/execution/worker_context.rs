@@ -7,7 +7,7 @@ use super::local_routes::LocalRoutes;
 use super::own_branches::OwnBranches;
 use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
-use super::session_pool::{PooledSession, SessionPool};
+use super::session_pool::{SessionPool, StoreBranch};
 use super::slot::ResultSlot;
 use super::stage_times::{StageMarks, TIMED_EVERY};
 use super::tables::KnownTables;
@@ -167,9 +167,6 @@ pub struct ConfigurationNews {
     /// The places of shards of which the node has no replica, and had one, or may have had one in a former process.
     pub taken: Vec<usize>,
 }
-
-/// A transaction on a shard's store.
-pub type StoreBranch = shoal_store::Transaction<PooledSession>;
 
 /// What a future wants of the engine.
 pub enum EngineRequest {

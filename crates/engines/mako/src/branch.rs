@@ -1,9 +1,8 @@
 //! A branch of another node's transaction, as its participant keeps it.
 
 use super::message::BranchHeader;
-use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::session_pool::{PooledSession, StoreBranch};
 use shoal_engine::execution::staged_certification::StagedCertification;
-use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, NodeId, Stamp};

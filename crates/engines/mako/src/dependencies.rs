@@ -7,9 +7,8 @@ use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::worker_context::{
-    ReadsToReveal, StoreBranch, UnnotedReads, WorkerContext,
-};
+use shoal_engine::execution::session_pool::StoreBranch;
+use shoal_engine::execution::worker_context::{ReadsToReveal, UnnotedReads, WorkerContext};
 use shoal_types::{Aborted, Clock, Conflict, Epoch, Result, ShardId, Stamp, StampRef, View};
 use std::cell::RefCell;
 use std::ops::Range;

@@ -85,9 +85,8 @@ impl<T> DurabilityWait<T> {
     ) {
         for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
             let reached = watermark.of(shard);
-            while let Some(LocalItem { stamp, item }) =
-                local.pop_front_if(|first| first.stamp.clock <= reached)
-            {
+            while local.front().is_some_and(|first| first.stamp.clock <= reached) {
+                let LocalItem { stamp, item } = local.pop_front().expect("seen above");
                 done(shard, stamp, item);
             }
         }

@@ -2,9 +2,9 @@
 
 use super::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply};
 use super::options::TwoPhaseCommitOptions;
-use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::session_pool::{PooledSession, StoreBranch};
 use shoal_engine::execution::staged_certification::StagedCertification;
-use shoal_engine::execution::worker_context::{StoreBranch, recovering};
+use shoal_engine::execution::worker_context::recovering;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, ShardId, Time};
 use std::time::Duration;

@@ -47,7 +47,7 @@ pub struct Shoal {
 
 #[derive(Debug, Subcommand)]
 enum Subcommands {
-    Bench(bench::Bench),
+    Bench(Box<bench::Bench>),
     Call(OnCluster<CallProcedure>),
     Chaos(chaos::Chaos),
     Check(check::Check),

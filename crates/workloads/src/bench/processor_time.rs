@@ -1,6 +1,6 @@
 //! The processor time of the threads of this process, by what they do.
 //!
-//! A thread is told by its name: those of nodes are called after the node and its part (`n0-w1`, `n0-manager`), all others
+//! A thread is known by its name: those of nodes have the name of the node and of the part (`n0-w1`, `n0-manager`), all others
 //! belong to clients. So a bench on a cluster of this process shows what a transaction costs the whole cluster, and where.
 
 use serde::Serialize;
@@ -30,7 +30,7 @@ struct OneThread {
     kernel: Duration,
 }
 
-/// `/proc` counts in ticks of this length, whatever the kernel's own.
+/// `/proc` counts in ticks of this length, which is not that of the kernel's own ticks.
 const TICK: Duration = Duration::from_millis(10);
 
 impl ThreadTimes {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_told_by_their_names() {
+    fn threads_are_known_by_their_names() {
         let kinds = ["n0-w0", "n0-w12", "n1-manager", "db-east-w3", "bench-w", "tokio-rt-worker"];
         let others = "clients and others";
         let expected =

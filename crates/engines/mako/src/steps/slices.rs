@@ -15,9 +15,8 @@ use crate::branch::{BranchGoal, EpochTransaction, MakoBranch, PausedCertificatio
 use crate::message::{BranchHeader, MakoReply};
 use crate::{Mako, MakoEffects, MakoMessage};
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::session_pool::{PooledSession, StoreBranch};
 use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
-use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_store::Locked;
 use shoal_types::{Clock, NodeId, Result, Stamp};
 

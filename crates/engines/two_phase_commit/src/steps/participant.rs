@@ -17,8 +17,8 @@ use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMe
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::deferred_requests::DeferredRequest;
 use shoal_engine::execution::participant_table::RequestArrival;
-use shoal_engine::execution::session_pool::PooledSession;
-use shoal_engine::execution::worker_context::{StoreBranch, recovering};
+use shoal_engine::execution::session_pool::{PooledSession, StoreBranch};
+use shoal_engine::execution::worker_context::recovering;
 use shoal_engine::operation::Operation;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::in_flight_clocks::InFlight;

@@ -17,9 +17,8 @@ use crate::message::TwoPhaseCommitReply;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use crate::sliced_work::PausedCommit;
 use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
-use shoal_engine::execution::session_pool::PooledSession;
+use shoal_engine::execution::session_pool::{PooledSession, StoreBranch};
 use shoal_engine::execution::staged_certification::StagedCertification;
-use shoal_engine::execution::worker_context::StoreBranch;
 use shoal_store::Locked;
 use shoal_types::Result;
 
