@@ -63,7 +63,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "reuse-session-numbers", "exactly once", FORGOTTEN, 300),
     ("mako", "read-unsettled-epoch", "M8", &["M8"], 100),
     ("mako", "trim-uncovered", "M10", COPIES, 300),
-    ("mako", "compare-clocks-of-epochs", "M8", &["M8"], 700),
+    ("mako", "compare-clocks-of-epochs", "M8", &["M8"], 2_000),
     ("mako", "end-epoch-in-flight", "M9", &["M9", "assertion"], 100),
     ("mako", "end-whole-while-hanging", "M9", LOST, 60),
     ("mako", "report-before-durable", "M9", &["M9", "assertion"], 30),
