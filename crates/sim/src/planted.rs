@@ -122,7 +122,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 100),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
-    ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 400),
+    ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
     ("two-phase-commit", "acknowledge-at-certification", "P4", &["P4"], 10),
