@@ -21,7 +21,7 @@ const ROUNDS: usize = 16;
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
 /// answers that others wait for above all, has its turn before more new work; so only the steps of a
 /// timer let transactions in, which comes after that. Each lets in a few, and again a few when these are done with what they
-/// can do at once, until the step has done [`STEP_OPERATIONS`]: a step costs as much whether it runs long or short ones, and
+/// can do at once, until the step has done `STEP_OPERATIONS`: a step costs as much whether it runs long or short ones, and
 /// short ones share it.
 #[derive(Debug)]
 pub struct Admission {

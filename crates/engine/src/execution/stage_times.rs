@@ -9,7 +9,7 @@
 //! How long what it leaves in streams takes there is in `replication/src/transit.rs`.
 //!
 //! A step has one time, and much of a transaction is done within one step. So the host of a worker may give it a clock for
-//! this purpose alone ([`LocalDatabase::time_stages`](super::LocalDatabase::time_stages)): then one of [`TIMED_EVERY`]
+//! this purpose alone ([`LocalDatabase::time_stages`](super::LocalDatabase::time_stages)): then one of `TIMED_EVERY`
 //! transactions is timed by it, and the others are left out of these sums. Nothing else depends on that clock.
 
 use super::admission::AdmissionPermit;
