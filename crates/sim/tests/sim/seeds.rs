@@ -8,7 +8,7 @@ use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_zeus::Zeus;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
-const FOUND: [u64; 42] = [
+const FOUND: [u64; 43] = [
     224,
     449,
     568,
@@ -49,12 +49,13 @@ const FOUND: [u64; 42] = [
     3_020_559,
     6_003_150,
     7_710_241,
+    33_561_433,
     67_409_724,
     383_991_997_815,
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 10] = [
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 11] = [
     420,
     2_297,
     2_347,
@@ -62,6 +63,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 10] = [
     33_554_594,
     33_554_807,
     33_554_966,
+    33_561_433,
     33_764_882,
     33_865_351,
     268_745_670,
