@@ -29,6 +29,7 @@ pub(crate) struct DurabilityWait<T> {
 
 #[derive(Debug)]
 struct LocalItem<T> {
+    number: u64,
     stamp: Stamp,
     item: T,
 }
@@ -64,72 +65,74 @@ impl<T> DurabilityWait<T> {
         let Some((shard, clock)) = first_uncovered(watermark, own, &stamp) else {
             return Some((stamp, item));
         };
+        let number = self.next;
+        self.next += 1;
         let local = &mut self.local[own.0 as usize];
         let is_last = local.back().is_none_or(|last| last.stamp.clock <= clock);
         if stamp.as_ref().remote.is_empty() && is_last {
-            local.push_back(LocalItem { stamp, item });
+            local.push_back(LocalItem { number, stamp, item });
             return None;
         }
-        let number = self.next;
-        self.next += 1;
         self.items.insert(number, WaitingItem { own, stamp, item });
         self.queue(shard).push(Reverse((clock, number)));
         None
     }
 
-    /// Takes out what `watermark` covers.
+    /// Takes out what `watermark` covers: shard by shard, in the order of the clocks that are needed there.
     pub(crate) fn advance(
         &mut self,
         watermark: &VectorWatermark,
         mut done: impl FnMut(ShardId, Stamp, T),
     ) {
-        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
-            let reached = watermark.of(shard);
-            while local.front().is_some_and(|first| first.stamp.clock <= reached) {
-                let LocalItem { stamp, item } = local.pop_front().expect("seen above");
-                done(shard, stamp, item);
-            }
-        }
         for at in 0..self.queues.len() {
             let shard = match at == self.queues.len() - 1 {
                 true => ShardId::EVERY,
                 false => ShardId(at as u32),
             };
             let reached = watermark.of(shard);
-            while let Some(Reverse((clock, number))) = self.queues[at].peek().copied()
-                && clock <= reached
-            {
-                self.queues[at].pop();
-                let Some(item) = self.items.get(&number) else { continue }; // It was taken out.
-                match first_uncovered(watermark, item.own, &item.stamp) {
-                    Some((shard, clock)) => self.queue(shard).push(Reverse((clock, number))),
-                    None => {
-                        let WaitingItem { own, stamp, item } =
-                            self.items.remove(&number).expect("seen above");
-                        done(own, stamp, item);
-                    }
+            loop {
+                let local = self.local.get(at).and_then(VecDeque::front);
+                let local = local.map(|first| (first.stamp.clock, first.number));
+                let other = self.queues[at].peek().map(|Reverse(first)| *first);
+                let Some(next) = local.into_iter().chain(other).min() else { break };
+                if next.0 > reached {
+                    break;
+                }
+                if local == Some(next) {
+                    let first = self.local[at].pop_front().expect("seen above");
+                    done(shard, first.stamp, first.item);
+                } else {
+                    self.queues[at].pop();
+                    self.advance_other(watermark, next.1, &mut done);
                 }
             }
         }
     }
 
-    /// Takes out the items that `picked` picks out, each with the shard that it waits for.
+    /// An item has waited long enough at a shard: it is done, or waits at the next.
+    fn advance_other(
+        &mut self,
+        watermark: &VectorWatermark,
+        number: u64,
+        done: &mut impl FnMut(ShardId, Stamp, T),
+    ) {
+        let Some(item) = self.items.get(&number) else { return }; // It was taken out.
+        match first_uncovered(watermark, item.own, &item.stamp) {
+            Some((shard, clock)) => self.queue(shard).push(Reverse((clock, number))),
+            None => {
+                let WaitingItem { own, stamp, item } =
+                    self.items.remove(&number).expect("seen above");
+                done(own, stamp, item);
+            }
+        }
+    }
+
+    /// Takes out the items that `picked` picks out, each with the shard that it waits for, in the order in which they came.
     pub(crate) fn take_if(
         &mut self,
         watermark: &VectorWatermark,
         picked: impl Fn(&T) -> bool,
     ) -> Vec<(ShardId, T)> {
-        let mut expired = Vec::new();
-        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
-            if local.iter().any(|waiting| picked(&waiting.item)) {
-                let (taken, kept) =
-                    std::mem::take(local).into_iter().partition(|waiting| picked(&waiting.item));
-                *local = kept;
-                let taken: VecDeque<LocalItem<T>> = taken;
-                expired.extend(taken.into_iter().map(|waiting| (shard, waiting.item)));
-            }
-        }
-        let taken = self.items.extract_if(.., |_, item| picked(&item.item));
         let waits_for =
             |item: &WaitingItem<T>| match first_uncovered(watermark, item.own, &item.stamp) {
                 // A floor waits for the shard that is furthest behind.
@@ -137,8 +140,20 @@ impl<T> DurabilityWait<T> {
                 Some((shard, _)) => shard,
                 None => item.own,
             };
-        expired.extend(taken.map(|(_, item)| (waits_for(&item), item.item)));
-        expired
+        let others = self.items.extract_if(.., |_, item| picked(&item.item));
+        let mut taken: Vec<(u64, ShardId, T)> =
+            others.map(|(number, item)| (number, waits_for(&item), item.item)).collect();
+        for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
+            if local.iter().any(|waiting| picked(&waiting.item)) {
+                let (gone, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(local)
+                    .into_iter()
+                    .partition(|waiting: &LocalItem<T>| picked(&waiting.item));
+                *local = kept;
+                taken.extend(gone.into_iter().map(|it| (it.number, shard, it.item)));
+            }
+        }
+        taken.sort_unstable_by_key(|(number, _, _)| *number);
+        taken.into_iter().map(|(_, shard, item)| (shard, item)).collect()
     }
 
     /// The items that wait.
@@ -147,16 +162,17 @@ impl<T> DurabilityWait<T> {
         local.chain(self.items.values().map(|item| &item.item))
     }
 
-    /// Takes out everything that waits.
+    /// Takes out everything that waits, in the order in which it came.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (ShardId, Stamp, T)> + use<T> {
         self.queues.iter_mut().for_each(BinaryHeap::clear);
-        let mut all = Vec::new();
+        let others = std::mem::take(&mut self.items).into_iter();
+        let mut all: Vec<(u64, (ShardId, Stamp, T))> =
+            others.map(|(number, it)| (number, (it.own, it.stamp, it.item))).collect();
         for (shard, local) in (0..).map(ShardId).zip(&mut self.local) {
-            all.extend(local.drain(..).map(|LocalItem { stamp, item }| (shard, stamp, item)));
+            all.extend(local.drain(..).map(|it| (it.number, (shard, it.stamp, it.item))));
         }
-        let items = std::mem::take(&mut self.items).into_values();
-        all.extend(items.map(|WaitingItem { own, stamp, item }| (own, stamp, item)));
-        all.into_iter()
+        all.sort_unstable_by_key(|(number, _)| *number);
+        all.into_iter().map(|(_, item)| item)
     }
 
     fn queue(&mut self, shard: ShardId) -> &mut BinaryHeap<Reverse<(Clock, u64)>> {
@@ -274,7 +290,7 @@ mod tests {
         durability_wait.push(&watermark, S[0], remote.clone(), "remote");
         durability_wait.push(&watermark, S[0], local.clone(), "local");
         let all: Vec<_> = durability_wait.take_all().collect();
-        assert_eq!(all, [(S[0], local, "local"), (S[0], remote, "remote")]);
+        assert_eq!(all, [(S[0], remote, "remote"), (S[0], local, "local")]);
         assert_eq!(durability_wait.len(), 0);
     }
 }
