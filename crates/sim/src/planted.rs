@@ -120,7 +120,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "admit-removed", "membership", &["assertion"], 300),
     // Streams are on disks, and all nodes lose power, in the seeds from 2^29 on.
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
-    ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 100),
+    ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),

@@ -11,29 +11,17 @@ use std::rc::Rc;
 /// Opens, or stays shut, for one that waits.
 type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
 
-/// A step that has done so many operations of transactions lets in no more.
-const STEP_OPERATIONS: u32 = 256;
-
-/// Times `begins_max` transactions are let in by one step at most.
-const ROUNDS: usize = 16;
-
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
 /// answers that others wait for above all, has its turn before more new work; so only the steps of a
-/// timer let transactions in, which comes after that. Each lets in a few, and again a few when these are done with what they
-/// can do at once, until the step has done `STEP_OPERATIONS`: a step costs as much whether it runs long or short ones, and
-/// short ones share it.
+/// timer let transactions in, which comes after that, and each only so many.
 #[derive(Debug)]
 pub struct Admission {
     node: NodeId,
     limits: Limits,
     open: Cell<usize>,
-    /// How many more this round of the step may let in.
+    /// How many more this step may let in.
     share: Cell<usize>,
-    /// How many more all rounds of the step may.
-    left: Cell<usize>,
-    /// How many operations of transactions the step has done.
-    operations: Cell<u32>,
     /// A node that serves no shard lets none in.
     serving: Cell<bool>,
     /// Since when each waits.
@@ -82,8 +70,6 @@ impl Admission {
             limits: limits.clone(),
             open: Cell::new(0),
             share: Cell::new(0),
-            left: Cell::new(0),
-            operations: Cell::new(0),
             serving: Cell::new(false),
             queue: RefCell::default(),
             again: RefCell::default(),
@@ -95,8 +81,7 @@ impl Admission {
     /// # Errors
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
     pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<AdmissionPermit>> {
-        // It begins at once, before others that are let in: how much the step has done is known.
-        if (self.has_room() || self.is_open() && self.may_go_on()) && self.queued() == 0 {
+        if self.has_room() && self.queued() == 0 {
             return Ok(self.let_in(now, now));
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
@@ -124,28 +109,7 @@ impl Admission {
 
     /// A step begins; that of a timer may let some in.
     pub(crate) fn step(&self, timer: bool) {
-        let share = if timer { self.limits.begins_max } else { 0 };
-        self.share.set(share);
-        self.left.set(share.saturating_mul(ROUNDS));
-        self.operations.set(0);
-    }
-
-    /// The step does one more operation of a transaction.
-    #[inline]
-    pub(crate) fn operate(&self) {
-        self.operations.set(self.operations.get().saturating_add(1));
-    }
-
-    /// The tasks of a step have had a round: it lets in more, if it has done little.
-    pub(crate) fn next_round(&self) {
-        if self.may_go_on() {
-            self.share.set(self.limits.begins_max.min(self.left.get()));
-        }
-    }
-
-    /// May the step let in more, for what it has done?
-    fn may_go_on(&self) -> bool {
-        self.left.get() > 0 && self.operations.get() < STEP_OPERATIONS
+        self.share.set(if timer { self.limits.begins_max } else { 0 });
     }
 
     /// Lets in those for which there is room, and refuses those that have waited too long.
@@ -154,7 +118,7 @@ impl Admission {
         let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
         while self.share.get() > kept {
             let Some(turn) = self.again.borrow_mut().pop_front() else { break };
-            self.take_share();
+            self.share.set(self.share.get() - 1);
             turn.fill(());
         }
         loop {
@@ -207,18 +171,13 @@ impl Admission {
 
     fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
         self.open.set(self.open.get() + 1);
-        self.take_share();
+        self.share.set(self.share.get() - 1);
         Rc::new(AdmissionPermit {
             admission: Rc::clone(self),
             asked,
             entered: now,
             kept: RefCell::default(),
         })
-    }
-
-    fn take_share(&self) {
-        self.share.set(self.share.get().saturating_sub(1));
-        self.left.set(self.left.get() - 1);
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {
@@ -287,7 +246,6 @@ mod tests {
     fn a_step_lets_in_its_share_and_others_wait_for_the_next() {
         let admission = open();
         let (first, _second) = (enter(&admission), enter(&admission));
-        (0..STEP_OPERATIONS).for_each(|_| admission.operate());
         let mut third = pin!(admission.enter(NOW));
         let mut last = pin!(admission.enter(NOW));
         let mut retry = pin!(admission.again());
@@ -322,24 +280,6 @@ mod tests {
         assert_eq!(admission.open(), 2, "the first is still inside");
         admission.turn(NOW);
         assert!(poll(fifth.as_mut()).is_some());
-    }
-
-    #[test]
-    fn a_step_lets_in_more_until_it_has_done_enough() {
-        let admission = open();
-        let _inside = [enter(&admission), enter(&admission), enter(&admission)];
-        (0..STEP_OPERATIONS).for_each(|_| admission.operate());
-        let mut fourth = pin!(admission.enter(NOW));
-        assert!(poll(fourth.as_mut()).is_none());
-        admission.next_round();
-        admission.turn(NOW);
-        assert!(poll(fourth.as_mut()).is_none(), "the step has done enough");
-        admission.step(true);
-        admission.turn(NOW);
-        assert!(poll(fourth.as_mut()).is_some());
-        admission.step(false);
-        admission.next_round();
-        assert!(poll(pin!(admission.enter(NOW))).is_none(), "a step that lets none in");
     }
 
     #[test]

@@ -166,11 +166,6 @@ impl<M: RuntimeMessage> Runtime<M> {
         self.tasks.begin_round();
     }
 
-    /// The tasks of a round have gone on as far as they can at once; another one follows.
-    pub(crate) fn end_round(&self) {
-        self.worker_context.admission.next_round();
-    }
-
     /// Does what tasks want of any engine, and gives the first of what they ask of this one.
     pub(crate) fn next_ask<O>(
         &mut self,

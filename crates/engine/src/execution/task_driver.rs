@@ -46,7 +46,6 @@ pub trait TaskDriver {
             if !moved {
                 return;
             }
-            self.runtime().end_round();
         }
         effects.push(EngineEffect::Timer { at: now + TURN });
     }

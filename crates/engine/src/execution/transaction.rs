@@ -120,7 +120,6 @@ impl CoordinatorTransaction {
     /// One more operation.
     fn count(&self) {
         self.operations.set(self.operations.get().saturating_add(1));
-        self.worker_context.admission.operate();
         self.work(OPERATION_BYTES);
     }
 
