@@ -111,8 +111,8 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "lock-after-close", "M8", &["M8"], 600),
     ("mako", "certify-after-close", "M8", &["M8"], 1_000),
     // Tables are created and dropped in half of the seeds from 2^25 on.
-    ("mako", "create-again", "exactly once", TABLES, 100),
-    ("mako", "serve-dropped-tables", "tables", TABLES, 100),
+    ("mako", "create-again", "exactly once", TABLES, 1_000),
+    ("mako", "serve-dropped-tables", "tables", TABLES, 1_000),
     // Replicas are replaced in the seeds from 2^26 on.
     ("mako", "keep-former-voters", "M4", STREAMS, 300),
     ("mako", "leave-early", "M4", STREAMS, 300),
@@ -121,7 +121,7 @@ const BOUNDS: &[CatchBound] = &[
     // Streams are on disks, and all nodes lose power, in the seeds from 2^29 on.
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
-    ("two-phase-commit", "create-again", "exactly once", TABLES, 100),
+    ("two-phase-commit", "create-again", "exactly once", TABLES, 1_000),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
     ("two-phase-commit", "skip-remote-validation", "serializability", CLIENTS, 30),
     ("two-phase-commit", "safe-clock-past-in-flight", "P5", &["P5"], 10),
