@@ -49,7 +49,10 @@ pub fn replay<'w>(
     for _ in 0..TRIES {
         let removable = removable(replica, epoch, faults);
         let report = |write: &ReplayedWrite<'_>, won| {
-            if let Some(observations) = &mut observe {
+            // A row of a dropped table is not applied, and gives way to nothing.
+            if let Some(observations) = &mut observe
+                && (won || !replica.store.is_dropped(write.table))
+            {
                 let (stamp, key) = (write.stamp.to_stamp(), write.key.to_vec());
                 let (shard, table) = (replica.shard, write.table);
                 observations.push(AppliedWrite { shard, stamp, table, key, won }.into());

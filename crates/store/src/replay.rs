@@ -41,7 +41,7 @@ pub struct ReplayedWrite<'w> {
 
 impl Session {
     /// Publishes those of the writes that are newer than what is there, all of which is committed; all of them, where
-    /// `last_wins`, a planted bug. Reports for each whether it won, but for rows of dropped tables. Returns the place of the first that is not done, since
+    /// `last_wins`, a planted bug. Reports for each whether it won. Returns the place of the first that is not done, since
     /// another transaction keeps a lock; `None` where all are.
     ///
     /// A tombstone has to stay until nothing older can arrive, or that would come back to life; `removable` returns
@@ -83,12 +83,8 @@ impl Session {
             let found = unsafe { find_together(store, keys, STAMP_BYTES) };
             let mut finished = 0;
             for (write, hint) in batch.zip(found) {
-                match state.replay_write(store, write, hint, last_wins) {
-                    ReplayedAs::Newest => report(write, true),
-                    ReplayedAs::Older => report(write, false),
-                    ReplayedAs::Dropped => {}
-                    ReplayedAs::Blocked => break,
-                }
+                let Some(won) = state.replay_write(store, write, hint, last_wins) else { break };
+                report(write, won);
                 finished += 1;
             }
             let emptied = state.removals.len() - removals_before;
@@ -104,20 +100,9 @@ impl Session {
     }
 }
 
-/// What became of a write that was replayed.
-enum ReplayedAs {
-    /// The newest version of its key.
-    Newest,
-    /// Nothing: its key has a newer version.
-    Older,
-    /// Nothing: its table is dropped.
-    Dropped,
-    /// Nothing yet: another transaction keeps the lock.
-    Blocked,
-}
-
 impl SessionState {
-    /// Publishes a write if it is newer than what is there.
+    /// Publishes a write if it is newer than what is there, and says whether it is. `None` where another transaction
+    /// keeps the lock.
     ///
     /// REQUIRES: pinned.
     fn replay_write(
@@ -126,9 +111,9 @@ impl SessionState {
         write: &ReplayedWrite<'_>,
         hint: Option<NonNull<Record>>,
         last_wins: bool,
-    ) -> ReplayedAs {
-        let Ok(index) = store.index(write.table) else { return ReplayedAs::Dropped };
-        let Some(record) = self.lock_row(index, write, hint) else { return ReplayedAs::Blocked };
+    ) -> Option<bool> {
+        let Ok(index) = store.index(write.table) else { return Some(false) };
+        let record = self.lock_row(index, write, hint)?;
         // SAFETY: locked by this session, and kept by its guard; so for the versions.
         let guarded = unsafe { record.as_ref() };
         let old = guarded.word().version();
@@ -140,8 +125,7 @@ impl SessionState {
             (newest.epoch, newest.clock) < order
         });
         // Under the lock: where a table is dropped after this, the pass that frees it waits for the lock.
-        let is_dropped = store.is_dropped(write.table);
-        let wins = (is_newer || last_wins) && !is_dropped;
+        let wins = (is_newer || last_wins) && !store.is_dropped(write.table);
         if wins {
             let content = write.value.map_or(Content::Tombstone, Content::Value);
             let new = Version::stamped(&mut self.memory.heap, content, write.stamp);
@@ -155,11 +139,7 @@ impl SessionState {
             // SAFETY: as above.
             unsafe { self.removals.push_back(record, &mut self.memory.heap) };
         }
-        match wins {
-            true => ReplayedAs::Newest,
-            false if is_dropped => ReplayedAs::Dropped,
-            false => ReplayedAs::Older,
-        }
+        Some(wins)
     }
 
     /// The record of a key, locked: a new one where there is none. `None` where another transaction keeps the lock.
