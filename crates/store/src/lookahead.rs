@@ -43,11 +43,10 @@ pub(crate) unsafe fn find_together<'k>(
     for (found, (table, key)) in records.iter_mut().zip(keys) {
         let Some(record) = *found else { continue };
         // SAFETY: as above.
-        let (guarded, own_key) = unsafe { (record.as_ref(), Record::key(record)) };
-        if own_key == key && guarded.table() == table {
-            prefetch(guarded.word().version(), version_bytes);
-        } else {
-            *found = None;
+        match unsafe { Record::is_live(record, table, key) } {
+            // SAFETY: as above.
+            true => prefetch(unsafe { record.as_ref() }.word().version(), version_bytes),
+            false => *found = None,
         }
     }
     records

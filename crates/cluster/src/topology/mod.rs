@@ -78,7 +78,7 @@ pub use cluster::{Datacenter, Node, Role, Topology};
 pub use error::TopologyError;
 pub use granules::{TableDefinition, TableGranules};
 pub use hash::key_hash;
-pub use partitioning::{Home, Homes, Partitioning, Splits};
+pub use partitioning::{Home, Homes, Partitioning, Splits, key_head};
 pub use regions::Regions;
 pub use tables::{Table, TableMap, TableStanding};
 

@@ -80,7 +80,7 @@ pub(super) struct Router {
 /// The first eight bytes of a key, as a number that compares as they do; a shorter key is filled up
 /// with zeros, so equal heads decide nothing.
 #[inline]
-fn head(key: &[u8]) -> u64 {
+pub fn key_head(key: &[u8]) -> u64 {
     if let Some(word) = key.first_chunk() {
         return u64::from_be_bytes(*word);
     }
@@ -103,7 +103,7 @@ impl Router {
             assert!(splits.first().is_some_and(|(from, _)| from.is_empty()), "keys without a home");
             assert!(splits.is_sorted_by(|(one, _), (two, _)| one < two), "unsorted splits");
             assert!(splits.iter().all(|(_, shard)| shard.0 < shards), "a split without a shard");
-            heads = splits.iter().map(|(from, _)| head(from)).collect();
+            heads = splits.iter().map(|(from, _)| key_head(from)).collect();
         }
         Router { partitioning, shards, heads }
     }
@@ -139,13 +139,13 @@ impl Router {
     /// The place of the range that has `key`: the last one that begins at or before it.
     #[inline]
     fn range_of(&self, splits: &[(Box<[u8]>, ShardId)], key: &[u8]) -> usize {
-        let key_head = head(key);
-        let below = self.heads.partition_point(|head| *head < key_head);
-        if self.heads.get(below) != Some(&key_head) {
+        let wanted = key_head(key);
+        let below = self.heads.partition_point(|head| *head < wanted);
+        if self.heads.get(below) != Some(&wanted) {
             // No head is below that of the first split, the empty key; so it lies below this one.
             return below - 1;
         }
-        let equal = self.heads[below..].partition_point(|head| *head == key_head);
+        let equal = self.heads[below..].partition_point(|head| *head == wanted);
         let level = &splits[below..below + equal];
         let begun = below + level.partition_point(|(from, _)| **from <= *key);
         // The first split is the empty key, which is not above any.

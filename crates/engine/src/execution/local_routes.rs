@@ -11,6 +11,7 @@
 //!   [`serve`](super::worker_context::WorkerContext::serve)).
 //! - Only a key that one shard alone has is found here.
 
+use shoal_cluster::topology::key_head;
 use shoal_types::TableId;
 use std::cell::Cell;
 
@@ -55,7 +56,7 @@ impl LocalRoutes {
         let route = self.by_table[table.0 as usize % PLACES].get();
         let is_route = route.table == table
             && key.len() >= usize::from(route.prefix_bytes)
-            && head(key) & route.mask == route.prefix;
+            && key_head(key) & route.mask == route.prefix;
         is_route.then_some(usize::from(route.own))
     }
 
@@ -67,7 +68,7 @@ impl LocalRoutes {
         }
         let mask = !u64::MAX.checked_shr(8 * prefix_bytes as u32).unwrap_or(0);
         let route = LocalRoute {
-            prefix: head(key) & mask,
+            prefix: key_head(key) & mask,
             mask,
             table,
             own: place,
@@ -80,15 +81,6 @@ impl LocalRoutes {
     pub(crate) fn forget(&self) {
         self.by_table.iter().for_each(|route| route.set(LocalRoute::NONE));
     }
-}
-
-/// The first eight bytes of a key, big-endian, with zeros behind a shorter one.
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    if let Some(word) = key.first_chunk() {
-        return u64::from_be_bytes(*word);
-    }
-    key.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - key.len()) % 64)
 }
 
 #[cfg(test)]
@@ -129,6 +121,9 @@ mod tests {
 
     #[test]
     fn the_head_of_a_key_compares_as_the_key_does() {
-        assert_eq!([head(b""), head(b"\x01"), head(b"\0\0\0\0\0\0\0\x02z")], [0, 1 << 56, 2]);
+        assert_eq!(
+            [key_head(b""), key_head(b"\x01"), key_head(b"\0\0\0\0\0\0\0\x02z")],
+            [0, 1 << 56, 2]
+        );
     }
 }

@@ -53,19 +53,6 @@ impl StagedCertification {
         }
     }
 
-    /// Has it executed and nothing else, and can all the rest be done in one step?
-    pub fn is_short(&self, worker_context: &WorkerContext) -> bool {
-        matches!(&self.stage, CertificationStage::Reading(branch) if worker_context.is_short(branch.size()))
-    }
-
-    /// The branch, if it has executed and nothing else.
-    pub fn into_branch(self) -> Option<StoreBranch> {
-        match self.stage {
-            CertificationStage::Reading(branch) => Some(branch),
-            CertificationStage::Locking(_) | CertificationStage::Locked(_) => None,
-        }
-    }
-
     /// What it holds, if that is all of its locks.
     pub fn into_locked(self) -> Option<Locked<PooledSession>> {
         match self.stage {

@@ -390,22 +390,32 @@ impl CoordinatorTransaction {
         }
     }
 
+    #[inline]
+    fn put_or_delete_own(
+        &self,
+        own: usize,
+        table: TableId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let branch = self.branch(own)?;
+        match value {
+            Some(value) => branch.put(table, key, value),
+            None => branch.delete(table, key),
+        }
+    }
+
     fn put_or_delete(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.count_use(KeyUse::Written, table, key);
         self.work(key.len() + value.map_or(0, <[u8]>::len));
         if let Some(own) = self.worker_context.local_routes.find(table, key) {
-            let branch = self.branch(own)?;
-            return match value {
-                Some(value) => branch.put(table, key, value),
-                None => branch.delete(table, key),
-            };
+            return self.put_or_delete_own(own, table, key, value);
         }
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
-        self.each_home(table, key, |target| match (target, value) {
-            (OperationTarget::Own(own), Some(value)) => self.branch(own)?.put(table, key, value),
-            (OperationTarget::Own(own), None) => self.branch(own)?.delete(table, key),
-            (OperationTarget::Other(shard), value) => {
+        self.each_home(table, key, |target| match target {
+            OperationTarget::Own(own) => self.put_or_delete_own(own, table, key, value),
+            OperationTarget::Other(shard) => {
                 // What was read ahead is not what a read would see now.
                 self.ahead.borrow_mut().remove(&(table, key.into()));
                 let key = Bytes::copy_from_slice(key);

@@ -583,11 +583,21 @@ impl WorkerContext {
 
     /// The time at which a transaction comes from one stage to the next: that of the step, or, where there is a clock for
     /// it, within the step.
-    pub fn stage_time(&self, marks: &StageMarks) -> Time {
+    pub(super) fn stage_time(&self, marks: &StageMarks) -> Time {
         match self.stage_clock.get() {
             Some(clock) if marks.is_timed => clock(),
             _ => self.now.get(),
         }
+    }
+
+    /// The body of a transaction is done.
+    pub fn submit(&self, marks: &StageMarks) {
+        marks.submit(self.stage_time(marks));
+    }
+
+    /// A transaction is through the engine's stage of this number.
+    pub fn end_stage(&self, marks: &StageMarks, stage: usize) {
+        marks.end_stage(stage, self.stage_time(marks));
     }
 
     /// From now on, stages are timed by this clock, which shows the same time as the steps do.

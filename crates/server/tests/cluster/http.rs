@@ -186,8 +186,8 @@ fn histograms<'p>(samples: &[(&'p str, &'p str)], family: &str) -> Vec<Histogram
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latencies_are_told_by_outcome_and_stage_and_the_dashboard_names_what_there_is() {
     let cluster = Cluster::start(2, 1, Protocol::Mako);
-    // The stages of one of 16 are timed.
     let mut client = cluster.client(1);
+    // The stages of one of 16 are timed.
     for _ in 0..80 {
         client.call(NodeId(0), ShardId(0), "count_ten", &[]).await.expect("counted");
     }

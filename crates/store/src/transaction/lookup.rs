@@ -207,14 +207,11 @@ impl Sets {
         let missing = missing.map(|(key, record)| record.is_none().then_some(*key));
         // SAFETY: pinned while the transaction runs; so for all below.
         let found = unsafe { find_together(store, missing, PREFETCH_VERSION_BYTES) };
-        for (at, (table, key)) in batch.iter().enumerate() {
-            let Some(record) = found[at] else { continue };
-            // SAFETY: as above.
-            if unsafe { Record::is_live(record, *table, key) } {
-                records[at] = Some(record);
-                // SAFETY: as above; it was found in the index.
-                unsafe { self.cache_record(memory, hashes[at], record, true) };
-            }
+        for ((found, record), hash) in found.into_iter().zip(records).zip(hashes) {
+            let Some(found) = found else { continue };
+            *record = Some(found);
+            // SAFETY: as above; it was found in the index.
+            unsafe { self.cache_record(memory, *hash, found, true) };
         }
     }
 }

@@ -64,7 +64,7 @@ impl ThreadTime {
     }
 
     /// `running waiting slices`, in nanoseconds.
-    fn parse(text: &str) -> Option<ThreadTime> {
+    pub(super) fn parse(text: &str) -> Option<ThreadTime> {
         let mut numbers = text.split_whitespace().map(str::parse);
         let mut next = || Some(Duration::from_nanos(numbers.next()?.ok()?));
         Some(ThreadTime { running: next()?, waiting: next()? })

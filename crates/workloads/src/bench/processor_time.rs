@@ -3,6 +3,7 @@
 //! A thread is known by its name: those of nodes have the name of the node and of the part (`n0-w1`, `n0-manager`), all others
 //! belong to clients. So a bench on a cluster of this process shows what a transaction costs the whole cluster, and where.
 
+use super::machine::ThreadTime;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,8 +42,7 @@ impl ThreadTimes {
             let path = entry.ok()?.path();
             let read = |file: &str| fs::read_to_string(path.join(file)).ok();
             let (name, scheduled, stat) = (read("comm")?, read("schedstat")?, read("stat")?);
-            let running = scheduled.split_whitespace().next()?.parse().ok()?;
-            let running = Duration::from_nanos(running);
+            let ThreadTime { running, .. } = ThreadTime::parse(&scheduled)?;
             let id = path.file_name()?.to_str()?.parse().ok()?;
             Some((id, OneThread { kind: kind(name.trim()), running, kernel: kernel(&stat)? }))
         });

@@ -114,7 +114,7 @@ impl Mako {
     pub(crate) fn submit(&mut self, submission: Submission, effects: &mut MakoEffects) {
         let Submission { remote_branches, branches, ending } = submission;
         let worker_context = &self.runtime.worker_context;
-        remote_branches.marks.submit(worker_context.stage_time(&remote_branches.marks));
+        worker_context.submit(&remote_branches.marks);
         remote_branches.own_keys.set(branches.writes());
         let is_local = remote_branches.remotes().is_empty();
         if !is_local {
@@ -319,9 +319,7 @@ impl Mako {
     fn validate_all(&mut self, mut it: Certification, effects: &mut MakoEffects) {
         let remote_branches = Rc::clone(&it.remote_branches);
         if it.phase != CommitPhase::ValidatingOwn {
-            remote_branches
-                .marks
-                .end_stage(LOCKING, self.runtime.worker_context.stage_time(&remote_branches.marks));
+            self.runtime.worker_context.end_stage(&remote_branches.marks, LOCKING);
         }
         it.phase = CommitPhase::Validating;
         let too_early = self.options().faults.has(MakoPlantedBug::ValidateBeforeLocks);
@@ -520,9 +518,7 @@ impl Mako {
     ) {
         self.counters.certified += 1;
         self.runtime.count_writes(remote_branches, writes.len());
-        remote_branches
-            .marks
-            .end_stage(VALIDATING, self.runtime.worker_context.stage_time(&remote_branches.marks));
+        self.runtime.worker_context.end_stage(&remote_branches.marks, VALIDATING);
         let transaction = remote_branches.id;
         effects.observe(|| {
             let (stamp, writes) = (stamp.clone(), writes.to_vec());

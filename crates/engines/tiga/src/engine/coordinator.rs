@@ -135,9 +135,7 @@ impl Tiga {
         let Submission { remote_branches, branches, ending } = submission;
         assert!(branches.is_empty(), "no operation is done in a store");
         let sequence = remote_branches.id.sequence;
-        remote_branches
-            .marks
-            .submit(self.runtime.worker_context.stage_time(&remote_branches.marks));
+        self.runtime.worker_context.submit(&remote_branches.marks);
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
         let transaction = transaction.or_insert_with(|| OpenTransaction::new(&remote_branches));
@@ -175,7 +173,7 @@ impl Tiga {
         let size = transaction.size();
         let shards = certificate.parts.iter().filter(|part| !part.writes.is_empty()).count();
         self.runtime.count_writes(&remote_branches, shards);
-        remote_branches.marks.end_stage(PREPARING, now);
+        self.runtime.worker_context.end_stage(&remote_branches.marks, PREPARING);
         let patience = self.patience(size);
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, certificate, patience);

@@ -145,9 +145,7 @@ impl TwoPhaseCommit {
     /// A transaction's body is done.
     pub(crate) fn submit(&mut self, submission: Submission, effects: &mut TwoPhaseCommitEffects) {
         let Submission { remote_branches, branches, ending } = submission;
-        remote_branches
-            .marks
-            .submit(self.runtime.worker_context.stage_time(&remote_branches.marks));
+        self.runtime.worker_context.submit(&remote_branches.marks);
         self.coordinator.remove(remote_branches.id.sequence);
         remote_branches.own_keys.set(branches.writes());
         let reading = |branch| OwnBranch::Reading(StagedCertification::reading(branch, 0));
@@ -417,9 +415,7 @@ impl TwoPhaseCommit {
         if it.undurable > 0 {
             self.expect_durable(&it);
         }
-        it.remote_branches
-            .marks
-            .end_stage(LOCKING, self.runtime.worker_context.stage_time(&it.remote_branches.marks));
+        self.runtime.worker_context.end_stage(&it.remote_branches.marks, LOCKING);
         let others = others_to_validate(&it);
         it.waiting = others.len();
         let remote_branches = Rc::clone(&it.remote_branches);
@@ -559,10 +555,7 @@ impl TwoPhaseCommit {
     fn count_certified(&mut self, it: &CommitProgress, effects: &mut TwoPhaseCommitEffects) {
         self.counters.certified += 1;
         self.runtime.count_writes(&it.remote_branches, it.drawn.len());
-        it.remote_branches.marks.end_stage(
-            VALIDATING,
-            self.runtime.worker_context.stage_time(&it.remote_branches.marks),
-        );
+        self.runtime.worker_context.end_stage(&it.remote_branches.marks, VALIDATING);
         let (transaction, own) = (it.remote_branches.id, self.runtime.worker_context.home());
         effects.observe(|| {
             let (stamp, writes) = (self.stamp(it), it.drawn.clone());

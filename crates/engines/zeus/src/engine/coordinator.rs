@@ -105,9 +105,7 @@ impl Zeus {
         let Submission { remote_branches, branches, ending } = submission;
         assert!(branches.is_empty(), "no operation is done in a store");
         let sequence = remote_branches.id.sequence;
-        remote_branches
-            .marks
-            .submit(self.runtime.worker_context.stage_time(&remote_branches.marks));
+        self.runtime.worker_context.submit(&remote_branches.marks);
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
         let transaction =
@@ -336,7 +334,7 @@ impl Zeus {
                 self.counters.committed_locally += 1;
                 self.runtime.count_writes(&transaction.remote_branches, shards);
                 let marks = &transaction.remote_branches.marks;
-                marks.end_stage(OWNING, self.runtime.worker_context.stage_time(marks));
+                self.runtime.worker_context.end_stage(marks, OWNING);
                 progress
             }
             Ok(progress) => progress,
