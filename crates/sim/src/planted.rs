@@ -93,7 +93,7 @@ const BOUNDS: &[CatchBound] = &[
     ("mako", "replay-below-floor", "M6", COPIES, 300),
     ("mako", "drop-unreached-tombstones", "M6", COPIES, 60),
     ("mako", "collect-led-only", "M9", COPIES, 300),
-    ("mako", "keep-former-acks", "M4", STREAMS, 1000),
+    ("mako", "keep-former-acks", "M4", STREAMS, 2_000),
     ("mako", "caught-up-early", "M4", STREAMS, 60),
     ("mako", "appoint-empty", "M4", STREAMS, 60),
     ("mako", "join-early", "M4", STREAMS, 60),
