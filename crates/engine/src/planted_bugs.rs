@@ -36,6 +36,10 @@ pub enum PlantedBug {
     ReuseSessionNumbers,
     /// A leader draws clocks while its shard is out.
     ServeWhileOut,
+    /// A delta is applied to any older version, which need not be its base.
+    PatchAnyBase,
+    /// A delta is applied to a newer version, too.
+    PatchNewer,
     /// What is replayed is applied even where a copy has brought what came after it.
     ReplayBelowFloor,
     /// Replay takes tombstones while older writes may still arrive.

@@ -2,17 +2,26 @@
 //!
 //! ```text
 //! writes = count u32 | write*
-//! write  = table u32 | key length u16 | key | value length u32 | value
+//! write  = table u32 | key length u16 | key | value length u32 | (value | delta)
+//! delta  = epoch u32 | clock u64 | patch length u32 | patch
 //! ```
-//! Little-endian. A value length of `ffffffff` is a tombstone's. Not derived: each write is encoded in place from borrowed
+//! Little-endian. A value length of `ffffffff` is a tombstone's. One with the highest bit set is followed by a delta: the
+//! version that it changes, and the ranges that differ, as in the store's `change.rs`. Not derived: each write is encoded in place from borrowed
 //! bytes, and the count is put in front once it is known.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use shoal_types::TableId;
+use shoal_store::{Change, Delta, ReplayedWrite};
+use shoal_types::limits::VALUE_BYTES_MAX;
 use shoal_types::wire::Coded;
+use shoal_types::{Clock, Epoch, StampRef, TableId};
 use std::fmt;
 
 const TOMBSTONE: u32 = u32::MAX;
+
+/// Set in the length of a value of which a delta follows.
+const DELTA: u32 = 1 << 31;
+
+const _: () = assert!(VALUE_BYTES_MAX < DELTA as usize);
 
 /// Entries of a stream that are not durable, beyond which no more parts of a long transaction are appended: what does not
 /// fit on the way to the replicas stays where it is.
@@ -24,7 +33,7 @@ pub const PART_BYTES_MAX: usize = 1 << 20;
 /// Most writes of a part by default.
 pub const PART_WRITES_MAX: usize = 1 << 12;
 
-/// One key's new value, or `None` for a tombstone.
+/// What a transaction makes of one row.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct StreamWrite {
     /// The table of the key.
@@ -32,8 +41,8 @@ pub struct StreamWrite {
     pub table: TableId,
     /// The key that is written.
     pub key: Bytes,
-    /// The new value; `None` for a tombstone.
-    pub value: Option<Bytes>,
+    /// What becomes of its row.
+    pub change: Change<Bytes>,
 }
 
 /// A write of a list, borrowed.
@@ -43,8 +52,28 @@ pub struct WriteRef<'w> {
     pub table: TableId,
     /// The key that is written.
     pub key: &'w [u8],
-    /// The new value; `None` for a tombstone.
-    pub value: Option<&'w [u8]>,
+    /// What becomes of its row.
+    pub change: Change<&'w [u8]>,
+}
+
+impl<'w> WriteRef<'w> {
+    /// A row that is written whole.
+    pub fn row(table: TableId, key: &'w [u8], value: &'w [u8]) -> WriteRef<'w> {
+        WriteRef { table, key, change: Change::Row(value) }
+    }
+
+    /// The same, as it is replayed under this stamp.
+    pub fn replayed(self, stamp: StampRef<'w>) -> ReplayedWrite<'w> {
+        let WriteRef { table, key, change } = self;
+        ReplayedWrite { table, key, change, stamp }
+    }
+}
+
+impl StreamWrite {
+    /// The same, borrowed.
+    pub fn borrowed(&self) -> WriteRef<'_> {
+        WriteRef { table: self.table, key: &self.key, change: self.change.borrowed() }
+    }
 }
 
 /// A list of writes as it is in an entry: nothing is allocated for its rows.
@@ -68,7 +97,7 @@ impl EncodedWrites {
         self.count == 0
     }
 
-    /// Bytes of keys and values.
+    /// Bytes of keys and values, and of what deltas are based on.
     pub fn content_bytes(&self) -> usize {
         self.bytes.len() - self.count * WRITE_HEADER_BYTES
     }
@@ -81,10 +110,10 @@ impl EncodedWrites {
 
     /// The same, each to be kept for longer: it keeps the whole entry.
     pub fn shared(&self) -> impl Iterator<Item = StreamWrite> {
-        self.iter().map(|WriteRef { table, key, value }| StreamWrite {
+        self.iter().map(|WriteRef { table, key, change }| StreamWrite {
             table,
             key: self.bytes.slice_ref(key),
-            value: value.map(|value| self.bytes.slice_ref(value)),
+            change: change.map(|bytes| self.bytes.slice_ref(bytes)),
         })
     }
 }
@@ -92,28 +121,48 @@ impl EncodedWrites {
 /// Table, and lengths of key and value.
 const WRITE_HEADER_BYTES: usize = 4 + 2 + 4;
 
-/// Takes the next write off; `None` where the bytes end before it does.
+/// Takes the next write off; `None` where the bytes end before it does, or it is malformed.
 fn take_write<'w>(rest: &mut &'w [u8]) -> Option<WriteRef<'w>> {
     let (table, after) = rest.split_first_chunk()?;
     let (key_bytes, after) = after.split_first_chunk()?;
     let (key, after) = after.split_at_checked(u16::from_le_bytes(*key_bytes).into())?;
-    let (value_bytes, after) = after.split_first_chunk()?;
-    let (value, after) = match u32::from_le_bytes(*value_bytes) {
-        TOMBSTONE => (None, after),
-        bytes => {
-            let (value, after) = after.split_at_checked(bytes as usize)?;
-            (Some(value), after)
-        }
+    let (value_bytes, mut after) = after.split_first_chunk()?;
+    let change = match u32::from_le_bytes(*value_bytes) {
+        TOMBSTONE => Change::Delete,
+        bytes if bytes & DELTA != 0 => Change::Delta(take_delta(bytes & !DELTA, &mut after)?),
+        bytes => Change::Row(take_bytes(bytes, &mut after)?),
     };
     *rest = after;
-    Some(WriteRef { table: TableId(u32::from_le_bytes(*table)), key, value })
+    Some(WriteRef { table: TableId(u32::from_le_bytes(*table)), key, change })
+}
+
+/// Takes off the delta of a row of this length.
+fn take_delta<'w>(length: u32, rest: &mut &'w [u8]) -> Option<Delta<&'w [u8]>> {
+    let (epoch, after) = rest.split_first_chunk()?;
+    let (clock, after) = after.split_first_chunk()?;
+    let (bytes, mut after) = after.split_first_chunk()?;
+    let patch = take_bytes(u32::from_le_bytes(*bytes), &mut after)?;
+    let base = (Epoch(u32::from_le_bytes(*epoch)), Clock(u64::from_le_bytes(*clock)));
+    *rest = after;
+    let delta = Delta { base, length, patch };
+    delta.is_well_formed().then_some(delta)
+}
+
+fn take_bytes<'w>(bytes: u32, rest: &mut &'w [u8]) -> Option<&'w [u8]> {
+    let (taken, after) = rest.split_at_checked(bytes as usize)?;
+    *rest = after;
+    Some(taken)
 }
 
 impl fmt::Display for StreamWrite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.value {
-            Some(value) => write!(f, "{}={}", self.key.escape_ascii(), value.escape_ascii()),
-            None => write!(f, "{} deleted", self.key.escape_ascii()),
+        let key = self.key.escape_ascii();
+        match &self.change {
+            Change::Delete => write!(f, "{key} deleted"),
+            Change::Row(value) => write!(f, "{key}={}", value.escape_ascii()),
+            Change::Delta(Delta { base: (epoch, clock), patch, .. }) => {
+                write!(f, "{key} of {epoch}:{clock} patched by {}", patch.escape_ascii())
+            }
         }
     }
 }
@@ -138,13 +187,23 @@ impl PutWrites {
     }
 
     /// Adds a write to the list.
-    pub fn put(&mut self, bytes: &mut BytesMut, table: TableId, key: &[u8], value: Option<&[u8]>) {
+    pub fn put(&mut self, bytes: &mut BytesMut, write: WriteRef<'_>) {
+        let WriteRef { table, key, change } = write;
         self.count += 1;
         bytes.put_u32_le(table.0);
         bytes.put_u16_le(key.len() as u16);
         bytes.put_slice(key);
-        bytes.put_u32_le(value.map_or(TOMBSTONE, |value| value.len() as u32));
-        bytes.put_slice(value.unwrap_or_default());
+        match change {
+            Change::Delete => bytes.put_u32_le(TOMBSTONE),
+            Change::Row(value) => bytes.put_u32_le(value.len() as u32),
+            Change::Delta(Delta { base: (epoch, clock), length, patch }) => {
+                bytes.put_u32_le(length | DELTA);
+                bytes.put_u32_le(epoch.0);
+                bytes.put_u64_le(clock.0);
+                bytes.put_u32_le(patch.len() as u32);
+            }
+        }
+        bytes.put_slice(change.content());
     }
 
     /// All have been put.
@@ -154,12 +213,9 @@ impl PutWrites {
 }
 
 /// Adds writes; `writes` calls its argument for each of them.
-pub fn put_writes(
-    bytes: &mut BytesMut,
-    writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
-) {
+pub fn put_writes(bytes: &mut BytesMut, writes: impl FnOnce(&mut dyn FnMut(WriteRef<'_>))) {
     let mut put = PutWrites::begin(bytes);
-    writes(&mut |table, key, value| put.put(bytes, table, key, value));
+    writes(&mut |write| put.put(bytes, write));
     put.end(bytes);
 }
 

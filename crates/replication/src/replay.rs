@@ -7,9 +7,9 @@
 use crate::applied_write::AppliedWrite;
 use crate::replay_floor::ReplayFloor;
 use crate::replica::ShardReplica;
-use shoal_engine::execution::session_pool::SessionPool;
+use shoal_engine::execution::session_pool::{PooledSession, SessionPool};
 use shoal_engine::{PlantedBug, PlantedBugs};
-use shoal_store::ReplayedWrite;
+use shoal_store::{Change, ReplayRule, Replayed, ReplayedWrite};
 use shoal_types::{Aborted, Epoch, Error, StampRef};
 use std::rc::Rc;
 
@@ -17,58 +17,143 @@ use std::rc::Rc;
 /// tries; or for much longer, if it does not know yet that the node leads no more. The caller then tries again later.
 const TRIES: u32 = 16;
 
+/// What of some writes is not applied.
+#[derive(Debug, Clone, Default)]
+#[must_use]
+pub struct Unapplied<'w> {
+    /// The first of those that were not looked at: another worker holds a lock and does not release it, or all sessions of the
+    /// store are in use.
+    pub from: Option<usize>,
+    /// Deltas before that place whose bases have not come, with their places, in ascending order: the bases are in the streams
+    /// of other workers.
+    pub waiting: Vec<(usize, ReplayedWrite<'w>)>,
+}
+
+impl Unapplied<'_> {
+    /// Whether all of the writes are applied.
+    pub fn is_empty(&self) -> bool {
+        self.from.is_none() && self.waiting.is_empty()
+    }
+
+    /// How many of so many writes are applied before the first that is not.
+    pub fn applied(&self, writes: usize) -> usize {
+        let first = self.waiting.first().map(|(place, _)| *place);
+        first.into_iter().chain(self.from).min().unwrap_or(writes)
+    }
+}
+
 /// Applies writes one by one, those above the floor, or all of them where there is none. Of writes of one key the newest
-/// should come first: the others are not even copied then. Returns the place of the first that is to be tried again later,
-/// since another worker holds a lock and does not release it, or all sessions of the store are in use; `None` where all
-/// are done.
+/// should come first: the others are not even copied then. What is returned is to be tried again later.
+///
+/// A delta waits for its base. Where the floor has the base, it does not: what is there is newer, or was deleted later
+/// and left the index.
 ///
 /// # Panics
 /// Where the store takes no more: a follower that cannot follow must not pretend to.
-#[must_use]
 pub fn replay<'w>(
     replica: &ShardReplica,
     floor: Option<&ReplayFloor>,
     sessions: &Rc<SessionPool>,
     writes: impl Iterator<Item = ReplayedWrite<'w>> + Clone,
     faults: PlantedBugs,
-    mut observe: Option<&mut Vec<impl From<AppliedWrite>>>,
-) -> Option<usize> {
-    let epoch = writes.clone().next()?.stamp.epoch;
-    let floor = floor.filter(|it| !it.is_empty() && !faults.has(PlantedBug::ReplayBelowFloor));
-    let is_new = |write: &ReplayedWrite<'_>| {
-        !floor.is_some_and(|it| it.has(write.table, write.key, write.stamp.clock))
+    observe: Option<&mut Vec<impl From<AppliedWrite>>>,
+) -> Unapplied<'w> {
+    let mut unapplied = Unapplied::default();
+    let Some(ReplayedWrite { stamp: StampRef { epoch, .. }, .. }) = writes.clone().next() else {
+        return unapplied;
     };
-    let mut session = match sessions.take() {
+    let floor = floor.filter(|it| !it.is_empty() && !faults.has(PlantedBug::ReplayBelowFloor));
+    let session = match sessions.take() {
         Ok(session) => session,
         // Transactions of this node have them, which end.
-        Err(Error::Aborted(Aborted::Overloaded { .. })) => return Some(0),
+        Err(Error::Aborted(Aborted::Overloaded { .. })) => {
+            return Unapplied { from: Some(0), ..unapplied };
+        }
         Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
     };
-    let last_wins = faults.has(PlantedBug::ReplayInArrivalOrder);
-    let mut done = 0;
-    for _ in 0..TRIES {
-        let removable = removable(replica, epoch, faults);
-        let report = |write: &ReplayedWrite<'_>, won| {
-            // A row of a dropped table is not applied, and gives way to nothing.
-            if let Some(observations) = &mut observe
-                && (won || !replica.store.is_dropped(write.table))
-            {
-                let (stamp, key) = (write.stamp.to_stamp(), write.key.to_vec());
-                let (shard, table) = (replica.shard, write.table);
-                observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
-            }
-        };
-        let rest = writes.clone().filter(is_new).skip(done);
-        let stopped = session.replay(rest, last_wins, removable, report);
-        match stopped {
-            Ok(None) => return None,
-            Ok(Some(place)) => done += place,
-            Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
+    let mut pass = ReplayPass { replica, floor, session, faults, epoch, observe };
+    unapplied.from = pass.apply(writes.clone().enumerate(), &mut unapplied.waiting);
+    // One may be the base of another that is newer, and was looked at before.
+    while !unapplied.waiting.is_empty() {
+        let before = std::mem::take(&mut unapplied.waiting);
+        let stopped = pass.apply(before.iter().rev().copied(), &mut unapplied.waiting);
+        let rest = stopped.map(|at| before.iter().rev().skip_while(move |(place, _)| *place != at));
+        unapplied.waiting.extend(rest.into_iter().flatten());
+        unapplied.waiting.sort_unstable_by_key(|(place, _)| *place);
+        if stopped.is_some() || unapplied.waiting.len() == before.len() {
+            break;
         }
-        std::hint::spin_loop();
     }
-    let mut places = writes.enumerate().filter(|(_, write)| is_new(write)).skip(done);
-    places.next().map(|(place, _)| place)
+    unapplied
+}
+
+/// Writes are applied to a replica.
+struct ReplayPass<'p, O> {
+    replica: &'p ShardReplica,
+    floor: Option<&'p ReplayFloor>,
+    session: PooledSession,
+    faults: PlantedBugs,
+    epoch: Epoch,
+    observe: Option<&'p mut Vec<O>>,
+}
+
+impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
+    /// Applies writes, and adds the places of those that wait for their bases. Returns the place of the first that was not
+    /// looked at.
+    fn apply<'w>(
+        &mut self,
+        writes: impl Iterator<Item = (usize, ReplayedWrite<'w>)> + Clone,
+        waiting: &mut Vec<(usize, ReplayedWrite<'w>)>,
+    ) -> Option<usize> {
+        let ReplayPass { replica, floor, session, faults, epoch, observe } = self;
+        let has = |write: &ReplayedWrite<'_>, clock| {
+            floor.is_some_and(|floor| floor.has(write.table, write.key, clock))
+        };
+        let writes = writes.filter(|(_, write)| !has(write, write.stamp.clock));
+        let removable = removable(replica, *epoch, *faults);
+        let mut done = 0;
+        for _ in 0..TRIES {
+            let rest = writes.clone().skip(done);
+            let mut places = rest.clone().map(|(place, _)| place);
+            let report = |write: &ReplayedWrite<'w>, replayed| {
+                let place = places.next().expect("it is one of them");
+                if let (Replayed::Waits, Change::Delta(delta)) = (replayed, &write.change) {
+                    // What a copy has brought in place of its base is newer, or left no trace.
+                    return if !has(write, delta.base.1) {
+                        waiting.push((place, *write))
+                    };
+                }
+                // A row of a dropped table is not applied, and gives way to nothing.
+                if let Some(observations) = observe
+                    && (replayed == Replayed::Won || !replica.store.is_dropped(write.table))
+                {
+                    let (stamp, key) = (write.stamp.to_stamp(), write.key.to_vec());
+                    let (shard, table, won) =
+                        (replica.shard, write.table, replayed == Replayed::Won);
+                    observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
+                }
+            };
+            let rest = rest.clone().map(|(_, write)| write);
+            match session.replay(rest, rule(*faults), &removable, report) {
+                Ok(None) => return None,
+                Ok(Some(stopped)) => done += stopped,
+                Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
+            }
+            std::hint::spin_loop();
+        }
+        writes.skip(done).map(|(place, _)| place).next()
+    }
+}
+
+/// Which versions give way.
+fn rule(faults: PlantedBugs) -> ReplayRule {
+    let planted = [
+        (PlantedBug::ReplayInArrivalOrder, ReplayRule::LastWins),
+        (PlantedBug::PatchAnyBase, ReplayRule::AnyBase),
+        (PlantedBug::PatchNewer, ReplayRule::NewerBase),
+    ];
+    let planted = planted.into_iter().find(|(bug, _)| faults.has(*bug));
+    planted.map_or(ReplayRule::NewestWins, |(_, rule)| rule)
 }
 
 /// May a tombstone leave the index, while writes of `epoch` are applied?
@@ -99,15 +184,15 @@ mod tests {
         let stamp = Stamp::local(Epoch(1), Clock(1));
         let replay = || {
             let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
-            let (key, value) = (&b"key"[..], Some(&b"value"[..]));
-            let write = ReplayedWrite { table: TableId(0), key, value, stamp: stamp.as_ref() };
+            let (key, change) = (&b"key"[..], Change::Row(&b"value"[..]));
+            let write = ReplayedWrite { table: TableId(0), key, change, stamp: stamp.as_ref() };
             let (writes, observe) = (std::iter::once(write), None::<&mut Vec<AppliedWrite>>);
             super::replay(replica, None, &sessions, writes, PlantedBugs::default(), observe)
         };
         let own = SessionPool::new(replica.store.clone(), usize::MAX);
         let session = own.take().expect("there is one");
-        assert_eq!(replay(), Some(0), "it is in use");
+        assert_eq!(replay().from, Some(0), "it is in use");
         drop((session, own));
-        assert_eq!(replay(), None);
+        assert!(replay().is_empty());
     }
 }

@@ -57,8 +57,8 @@ impl ReplayBudget {
 
 /// What writes cost: the bytes of their keys and values, and a little for each of them.
 pub fn bytes_of(writes: &[StreamWrite]) -> usize {
-    let value = |write: &StreamWrite| write.value.as_ref().map_or(0, |value| value.len());
-    writes.iter().map(|write| WRITE_BYTES + write.key.len() + value(write)).sum()
+    let bytes = |it: &StreamWrite| it.key.len() + it.change.borrowed().content().len();
+    writes.iter().map(|write| WRITE_BYTES + bytes(write)).sum()
 }
 
 /// The same, of writes that are encoded.

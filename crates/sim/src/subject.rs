@@ -14,7 +14,7 @@ use shoal_engine::client::requests_table;
 use shoal_engine::engine::Setup;
 use shoal_engine::execution::Limits;
 use shoal_registry::RegisteredEngine;
-use shoal_store::CopyPart;
+use shoal_store::{CopyPart, DeltaUse};
 use shoal_types::Random;
 use std::time::Duration;
 
@@ -82,6 +82,8 @@ impl AnyPlantedBug {
         ("serve-forgotten-sessions", AnyPlantedBug::Runtime(PlantedBug::ServeForgottenSessions)),
         ("reuse-session-numbers", AnyPlantedBug::Runtime(PlantedBug::ReuseSessionNumbers)),
         ("serve-while-out", AnyPlantedBug::Runtime(PlantedBug::ServeWhileOut)),
+        ("patch-any-base", AnyPlantedBug::Runtime(PlantedBug::PatchAnyBase)),
+        ("patch-newer", AnyPlantedBug::Runtime(PlantedBug::PatchNewer)),
         ("replay-below-floor", AnyPlantedBug::Runtime(PlantedBug::ReplayBelowFloor)),
         ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::DropUnreachedTombstones)),
         ("serve-unknown-tables", AnyPlantedBug::Runtime(PlantedBug::ServeUnknownTables)),
@@ -288,6 +290,9 @@ pub(crate) fn limits(limits: &mut Limits, random: &mut Random, round_trip: Durat
         true => little_memory(&mut apart),
         false => usize::MAX,
     };
+    // Rows are short here: mostly what differs is logged wherever it can be.
+    let uses = [DeltaUse::Short, DeltaUse::Always, DeltaUse::Always, DeltaUse::Always];
+    limits.deltas = one_of(&mut random.fork(5), &uses);
 }
 
 /// Room for the loaded data, and for little more.

@@ -23,8 +23,8 @@
 //!
 //! Read in this order: `key.rs`, `version.rs` and `record.rs` (what is stored), `index/` and `lookup_cache.rs` (where),
 //! `reclaim.rs` and `memory.rs` (allocation and reclamation), `transaction/` (transactions on it),
-//! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `replay.rs` and
-//! `copy.rs` (what replicas take and give), `tables.rs` (which tables
+//! `discard.rs` (how certified versions are rolled back), `trim.rs` (how overwritten ones are freed), `change.rs`, `replay.rs`
+//! and `copy.rs` (what replicas take and give), `tables.rs` (which tables
 //! are open, and which were dropped).
 //!
 //! This is the only crate with `unsafe`, but for a system call in `net`. Its invariant: all memory that can be reached through
@@ -32,6 +32,7 @@
 
 #[cfg(feature = "bare")]
 pub mod bare;
+mod change;
 mod copy;
 mod discard;
 mod faults;
@@ -55,13 +56,14 @@ mod version;
 mod walk;
 mod work;
 
+pub use change::{Change, Delta, DeltaUse, VersionOrder};
 pub use copy::{Copied, CopyPart};
 pub use discard::{RollBack, RolledBack};
 pub use faults::{StoreBug, StoreBugs};
-pub use replay::ReplayedWrite;
+pub use replay::{ReplayRule, Replayed, ReplayedWrite};
 pub use session::Session;
 pub use store::{Options, Store};
-pub use transaction::{Locked, Locking, Size, Transaction};
+pub use transaction::{Locked, LockedWrite, Locking, Size, Transaction};
 pub use trim::TrimQueue;
 pub use version::VersionRef;
 pub use walk::WalkPlace;

@@ -7,7 +7,13 @@
 //! No row depends on another: on one key the greatest epoch and clock wins, in any order of arrival (Thomas's rule). So
 //! there is no write set, and no two locks are held at once; readers of a replica that has not applied everything up to
 //! some clock are the engine's to keep away. A caller that brings the newest first has each row written once.
+//!
+//! A delta depends on its base, which it names: where the row is not there yet or older, the delta waits; where it is newer
+//! than the delta, that gives way, as a row does. Versions between the two were rolled back by the leader that logged the
+//! delta, and are replaced with the base.
 
+use crate::change::{Change, Delta};
+use crate::discard::chain;
 use crate::guarded::Guarded;
 use crate::index::{Index, Insertion};
 use crate::lookahead::{TOGETHER, find_together};
@@ -16,7 +22,7 @@ use crate::session::{Pinned, Session, SessionState};
 use crate::store::Store;
 use crate::version::{Content, Version};
 use shoal_types::limits::{check_key, check_value};
-use shoal_types::{Result, StampRef, TableId};
+use shoal_types::{Clock, Epoch, Result, StampRef, TableId};
 use std::ptr::NonNull;
 
 /// How much of the newest version is fetched: its stamp is all that is looked at.
@@ -32,17 +38,41 @@ pub struct ReplayedWrite<'w> {
     pub table: TableId,
     /// The key that is written.
     pub key: &'w [u8],
-    /// The value; `None` for a tombstone, which has to be there even where there is nothing to remove: what it has to
-    /// hide may still be on its way here.
-    pub value: Option<&'w [u8]>,
+    /// What it makes of the row.
+    pub change: Change<&'w [u8]>,
     /// The stamp of the version.
     pub stamp: StampRef<'w>,
 }
 
+/// What became of a replayed write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replayed {
+    /// It is published.
+    Won,
+    /// A newer version is there, or the table was dropped.
+    GaveWay,
+    /// It is a delta whose base has not come: it is to be replayed again.
+    Waits,
+}
+
+/// Which versions give way. All but the first are planted bugs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReplayRule {
+    /// The older.
+    #[default]
+    NewestWins,
+    /// The one that came before.
+    LastWins,
+    /// The older, and a delta is applied to any older version.
+    AnyBase,
+    /// The older, and a delta is applied to a newer version, too.
+    NewerBase,
+}
+
 impl Session {
-    /// Publishes those of the writes that are newer than what is there, all of which is committed; all of them, where
-    /// `last_wins`, a planted bug. Reports for each whether it won. Returns the place of the first that is not done, since
-    /// another transaction keeps a lock; `None` where all are.
+    /// Publishes those of the writes that are newer than what is there, all of which is committed. Reports for each what
+    /// became of it. Returns the place of the first that is not done, since another transaction keeps a lock; `None` where all
+    /// are.
     ///
     /// A tombstone has to stay until nothing older can arrive, or that would come back to life; `removable` returns
     /// whether that is so for a stamp. A replica takes what its leader took: the database's limit of memory does not
@@ -54,9 +84,9 @@ impl Session {
     pub fn replay<'w>(
         &mut self,
         writes: impl IntoIterator<Item = ReplayedWrite<'w>>,
-        last_wins: bool,
+        rule: ReplayRule,
         removable: impl Fn(StampRef<'_>) -> bool,
-        mut report: impl FnMut(&ReplayedWrite<'w>, bool),
+        mut report: impl FnMut(&ReplayedWrite<'w>, Replayed),
     ) -> Result<Option<usize>> {
         let Session { state, store, .. } = self;
         let (mut writes, mut done) = (writes.into_iter(), 0);
@@ -70,7 +100,7 @@ impl Session {
             let batch = batch[..count].iter().flatten();
             for write in batch.clone() {
                 check_key(write.table, write.key)?;
-                check_value(write.table, write.key, write.value.unwrap_or_default())?;
+                check_value(write.table, write.key, write.change.content())?;
                 if store.index(write.table).is_err() {
                     store.open_table(write.table)?;
                 }
@@ -83,8 +113,8 @@ impl Session {
             let found = unsafe { find_together(store, keys, STAMP_BYTES) };
             let mut finished = 0;
             for (write, hint) in batch.zip(found) {
-                let Some(won) = state.replay_write(store, write, hint, last_wins) else { break };
-                report(write, won);
+                let Some(replayed) = state.replay_write(store, write, hint, rule) else { break };
+                report(write, replayed);
                 finished += 1;
             }
             let emptied = state.removals.len() - removals_before;
@@ -101,8 +131,7 @@ impl Session {
 }
 
 impl SessionState {
-    /// Publishes a write if it is newer than what is there, and says whether it is. `None` where another transaction
-    /// keeps the lock.
+    /// Publishes a write if it is newer than what is there. `None` where another transaction keeps the lock.
     ///
     /// REQUIRES: pinned.
     fn replay_write(
@@ -110,36 +139,73 @@ impl SessionState {
         store: &Store,
         write: &ReplayedWrite<'_>,
         hint: Option<NonNull<Record>>,
-        last_wins: bool,
-    ) -> Option<bool> {
-        let Ok(index) = store.index(write.table) else { return Some(false) };
+        rule: ReplayRule,
+    ) -> Option<Replayed> {
+        let Ok(index) = store.index(write.table) else { return Some(Replayed::GaveWay) };
         let record = self.lock_row(index, write, hint)?;
         // SAFETY: locked by this session, and kept by its guard; so for the versions.
         let guarded = unsafe { record.as_ref() };
         let old = guarded.word().version();
-        let order = (write.stamp.epoch, write.stamp.clock);
         // SAFETY: as above.
         let newest = unsafe { Guarded::at(old) };
-        let is_newer = newest.is_none_or(|newest| {
-            let newest = newest.stamp_ref();
-            (newest.epoch, newest.clock) < order
-        });
         // Under the lock: where a table is dropped after this, the pass that frees it waits for the lock.
-        let wins = (is_newer || last_wins) && !store.is_dropped(write.table);
-        if wins {
-            let content = write.value.map_or(Content::Tombstone, Content::Value);
-            let new = Version::stamped(&mut self.memory.heap, content, write.stamp);
-            guarded.unlock(new.as_ptr());
-            self.retire_chain(old);
-        } else {
-            guarded.unlock(old);
+        let replayed = match store.is_dropped(write.table) {
+            true => Err(Replayed::GaveWay),
+            false => self.replayed_version(write, newest, rule),
+        };
+        match replayed {
+            Ok(new) => {
+                guarded.unlock(new.as_ptr());
+                self.retire_chain(old);
+            }
+            Err(_) => guarded.unlock(old),
         }
         // SAFETY: kept by the guard.
         if unsafe { guarded.word().version().as_ref() }.is_none_or(Version::is_tombstone) {
             // SAFETY: as above.
             unsafe { self.removals.push_back(record, &mut self.memory.heap) };
         }
-        Some(wins)
+        Some(replayed.err().unwrap_or(Replayed::Won))
+    }
+
+    /// The version that a write publishes on this one; otherwise what becomes of the write.
+    ///
+    /// REQUIRES: locked.
+    ///
+    /// # Panics
+    /// Where a delta is newer than what is there and that newer than its base, which is not there.
+    fn replayed_version(
+        &mut self,
+        write: &ReplayedWrite<'_>,
+        newest: Option<Guarded<'_, Version>>,
+        rule: ReplayRule,
+    ) -> std::result::Result<NonNull<Version>, Replayed> {
+        let order = |version: Guarded<'_, Version>| {
+            let StampRef { epoch, clock, .. } = version.stamp_ref();
+            (epoch, clock)
+        };
+        let (heap, own) = (&mut self.memory.heap, (write.stamp.epoch, write.stamp.clock));
+        let gives_way = newest.is_some_and(|newest| order(newest) >= own);
+        let is_delta = matches!(write.change, Change::Delta(_));
+        if gives_way && rule != ReplayRule::LastWins && !(is_delta && rule == ReplayRule::NewerBase)
+        {
+            return Err(Replayed::GaveWay);
+        }
+        let content = match write.change {
+            Change::Delete => Content::Tombstone,
+            Change::Row(row) => Content::Value(row),
+            Change::Delta(delta) => {
+                let base = match rule {
+                    ReplayRule::NewestWins | ReplayRule::LastWins => base_of(newest, delta, order)?,
+                    // Of another length none can be patched.
+                    ReplayRule::AnyBase | ReplayRule::NewerBase => newest
+                        .filter(|it| it.value().map(<[u8]>::len) == Some(delta.length as usize))
+                        .ok_or(Replayed::Waits)?,
+                };
+                return Ok(Version::patched(heap, base, delta, write.stamp));
+            }
+        };
+        Ok(Version::stamped(heap, content, write.stamp))
     }
 
     /// The record of a key, locked: a new one where there is none. `None` where another transaction keeps the lock.
@@ -196,6 +262,29 @@ impl SessionState {
     }
 }
 
+/// The base of a delta in this chain.
+///
+/// REQUIRES: locked, and the chain is older than the delta.
+///
+/// # Errors
+/// [`Replayed::Waits`] where all of the chain is older, or there is none.
+///
+/// # Panics
+/// Where it is not there and something newer is: a leader logs a delta on the newest version.
+fn base_of<'g>(
+    newest: Option<Guarded<'g, Version>>,
+    delta: Delta<&[u8]>,
+    order: impl Fn(Guarded<'_, Version>) -> (Epoch, Clock),
+) -> std::result::Result<Guarded<'g, Version>, Replayed> {
+    let newest = newest.filter(|newest| order(*newest) >= delta.base).ok_or(Replayed::Waits)?;
+    // SAFETY: kept by the guard of the newest.
+    let mut versions = chain(newest.pointer().as_ptr()).map(|it| unsafe { Guarded::new(it) });
+    let base = versions.find(|version| order(*version) == delta.base);
+    Ok(base.unwrap_or_else(|| {
+        panic!("M6: a delta of {:?} meets {:?}", delta.base, order(newest));
+    }))
+}
+
 #[cfg(all(test, not(feature = "model")))]
 mod tests {
     use super::*;
@@ -218,12 +307,13 @@ mod tests {
         let replayed = writes.iter().zip(&stamps).map(|((key, _, value), stamp)| ReplayedWrite {
             table: TableId(0),
             key,
-            value: value.as_deref(),
+            change: Change::of(value.as_deref()),
             stamp: stamp.as_ref(),
         });
         let mut won = Vec::new();
         let removable = |stamp: StampRef<'_>| stamp.clock <= Clock(removable);
-        let stopped = session.replay(replayed, false, removable, |_, wins| won.push(wins));
+        let report = |_: &_, replayed| won.push(replayed == Replayed::Won);
+        let stopped = session.replay(replayed, ReplayRule::NewestWins, removable, report);
         (stopped.expect("within limits"), won)
     }
 
@@ -316,5 +406,51 @@ mod tests {
         assert_eq!(replay(&mut session, &[write(b"a")], 0).1, [true]);
         store.drop_table(TableId(0));
         assert_eq!(replay(&mut session, &[write(b"b")], 0), (None, vec![false]));
+    }
+
+    /// Replays a delta of key `k` that writes one byte at this place.
+    fn patch(
+        session: &mut Session,
+        (clock, base): (u64, u64),
+        (place, byte): (u8, u8),
+        rule: ReplayRule,
+    ) -> Replayed {
+        let stamp = Stamp::local(Epoch(1), Clock(clock));
+        let patch = [place, 0, 1, 0, byte];
+        let delta = Delta { base: (Epoch(1), Clock(base)), length: 3, patch: &patch[..] };
+        let (table, change) = (TableId(0), Change::Delta(delta));
+        let write = ReplayedWrite { table, key: b"k", change, stamp: stamp.as_ref() };
+        let mut replayed = None;
+        let report = |_: &_, it| replayed = Some(it);
+        session.replay([write], rule, |_| false, report).unwrap();
+        replayed.expect("it is reported")
+    }
+
+    #[test]
+    fn a_delta_waits_for_its_base_and_gives_way_to_what_is_newer() {
+        let store = Arc::new(Store::new(Options::default()));
+        let mut session = store.session().unwrap();
+        let row = |clock: u64| (b"k".to_vec(), (1, clock), Some(b"abc".to_vec()));
+        let newest = ReplayRule::NewestWins;
+        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Waits, "no row");
+        replay(&mut session, &[row(1)], 0);
+        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Waits, "too old");
+        assert_eq!(patch(&mut session, (2, 1), (1, b'y'), newest), Replayed::Won);
+        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Won);
+        assert_eq!(rows(&mut session)[&b"k"[..]], b"xyc");
+        assert_eq!(patch(&mut session, (3, 2), (0, b'z'), newest), Replayed::GaveWay, "again");
+        assert_eq!(patch(&mut session, (2, 1), (1, b'z'), newest), Replayed::GaveWay, "older");
+        replay(&mut session, &[(b"k".to_vec(), (1, 5), None)], 0);
+        assert_eq!(patch(&mut session, (4, 3), (1, b'z'), newest), Replayed::GaveWay, "deleted");
+        assert!(rows(&mut session).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "M6")]
+    fn a_delta_without_its_base_below_a_newer_row_is_no_delta_of_this_store() {
+        let store = Arc::new(Store::new(Options::default()));
+        let mut session = store.session().unwrap();
+        replay(&mut session, &[(b"k".to_vec(), (1, 2), Some(b"abc".to_vec()))], 0);
+        patch(&mut session, (3, 1), (0, b'x'), ReplayRule::NewestWins);
     }
 }

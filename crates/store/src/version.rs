@@ -11,6 +11,7 @@
 //!
 //! Invariant: along a chain (epoch, clock) strictly decreases.
 
+use crate::change::Delta;
 use crate::guarded::Guarded;
 use crate::memory::Heap;
 use crate::sync::{AtomicPtr, Ordering};
@@ -36,6 +37,13 @@ pub struct VersionRef<'a> {
     pub value: Option<&'a [u8]>,
     /// The stamp of the transaction that wrote it.
     pub stamp: StampRef<'a>,
+}
+
+impl<'a> VersionRef<'a> {
+    /// What a guard keeps.
+    pub(crate) fn of(version: Guarded<'a, Version>) -> VersionRef<'a> {
+        VersionRef { value: version.value(), stamp: version.stamp_ref() }
+    }
 }
 
 /// A version of a key: its stamp, and its value if it has one.
@@ -77,6 +85,25 @@ impl Version {
             Content::Tombstone => (TOMBSTONE, &[][..]),
         };
         Self::build(heap, shape, value, epoch, clock, remote)
+    }
+
+    /// A private version with this stamp: that of `base`, changed.
+    ///
+    /// # Panics
+    /// As for [`stamp`](Version::stamp); and if this is no base of the delta.
+    pub(crate) fn patched(
+        heap: &mut Heap,
+        base: Guarded<'_, Version>,
+        delta: Delta<&[u8]>,
+        stamp: StampRef<'_>,
+    ) -> NonNull<Version> {
+        let value = base.value().expect("M6: a delta has a tombstone as its base");
+        let version = Self::stamped(heap, Content::Value(value), stamp);
+        // SAFETY: private, and built with so many bytes behind the header.
+        delta.apply(unsafe {
+            std::slice::from_raw_parts_mut(value_start(version).as_ptr(), value.len())
+        });
+        version
     }
 
     fn build(

@@ -7,7 +7,9 @@
 //! Run with `cargo test -p shoal-store --features model --test model`.
 #![cfg(feature = "model")]
 
-use shoal_store::{Options, ReplayedWrite, RollBack, Session, Store, StoreBug, StoreBugs};
+use shoal_store::{
+    Change, Options, ReplayRule, ReplayedWrite, RollBack, Session, Store, StoreBug, StoreBugs,
+};
 use shoal_types::{Clock, Epoch, Result, Scan, StampRef, TableId};
 use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -471,14 +473,15 @@ fn replay(session: &mut Session, table: TableId, writes: &[(&'static [u8], u64, 
     let replayed = |((key, clock, _), value): (&(&'static [u8], u64, _), _)| ReplayedWrite {
         table,
         key,
-        value,
+        change: Change::of(value),
         stamp: StampRef { epoch: Epoch(1), clock: Clock(*clock), remote: &[] },
     };
     let values = values.iter().map(|value| value.as_ref().map(|bytes| &bytes[..]));
     let all: Vec<_> = writes.iter().zip(values).map(replayed).collect();
     let mut from = 0;
-    while let Some(place) =
-        session.replay(all[from..].iter().copied(), false, |_| false, |_, _| {}).expect("limits")
+    while let Some(place) = session
+        .replay(all[from..].iter().copied(), ReplayRule::NewestWins, |_| false, |_, _| {})
+        .expect("limits")
     {
         from += place;
         thread::yield_now();

@@ -1,6 +1,7 @@
 //! How execution behaves: the limits of a worker, and the checks that the options of engines share.
 
 use crate::planted_bugs::PlantedBugs;
+use shoal_store::DeltaUse;
 use std::time::Duration;
 
 /// After this the worker goes on with what a step left.
@@ -80,6 +81,8 @@ pub struct Limits {
     /// A transaction that takes longer at its coordinator is counted, and said by
     /// [`Engine::take_slow`](crate::Engine::take_slow). `None`: none is. Default `None`.
     pub slow_after: Option<Duration>,
+    /// Where a log has a delta of a row that is updated in place. Default: where it is short.
+    pub deltas: DeltaUse,
     /// Bugs planted in what all engines share. Default: none.
     pub faults: PlantedBugs,
 }
@@ -153,6 +156,7 @@ impl Default for Limits {
             memory_bytes_reserved: 0,
             hash_seed: 0,
             slow_after: None,
+            deltas: DeltaUse::Short,
             faults: PlantedBugs::NONE,
         }
     }

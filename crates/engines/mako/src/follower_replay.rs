@@ -11,6 +11,7 @@ use super::durability_wait::DurabilityWait;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
 use super::piece::{Piece, StreamEntry};
+use super::piece_replay::ReplayedPieces;
 use super::stable_prefix::{EntryContents, KnownEpochs, PieceNeeds, StablePrefix, StreamExtent};
 use crate::planted_bugs::MakoPlantedBug;
 use crate::watermarks::Watermarks;
@@ -18,7 +19,6 @@ use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_types::{Clock, Epoch, ShardId, VectorWatermark, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
 use std::rc::Rc;
 
 /// The log of one shard that this worker follows: what of it waits to be applied.
@@ -35,6 +35,8 @@ pub(super) struct FollowerReplay {
     /// Pieces that are covered and not replayed: they are, many together, before the step is over, unless a lock of another
     /// worker is in the way or the step has replayed enough.
     covered: VecDeque<Piece>,
+    /// Of those nothing was replayed when that was tried last.
+    is_stuck: bool,
     /// What the stream says, as far as this worker has received it.
     extent: StreamExtent,
     /// How much of that the store has for good.
@@ -51,6 +53,7 @@ impl FollowerReplay {
             shards,
             clocks: ClockCounts::default(),
             covered: VecDeque::new(),
+            is_stuck: false,
             extent: StreamExtent::default(),
             stable: StablePrefix::default(),
         }
@@ -63,7 +66,7 @@ impl FollowerReplay {
         watermarks: &Watermarks,
         options: &MakoOptions,
         keep: &mut impl FnMut(&Rc<SessionPool>, &Piece),
-        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces,
     ) {
         let StreamEntry { safe, ends, finals, pieces } = entry;
         let mut needs = PieceNeeds::default();
@@ -163,13 +166,13 @@ impl FollowerReplay {
     /// Replays what is covered, as much as `apply` does: it says which of the pieces are done.
     pub(super) fn replay(
         &mut self,
-        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces,
     ) {
         if !self.covered.is_empty() {
             let done = apply(&self.sessions, &self.covered);
-            for piece in self.covered.drain(done) {
-                self.clocks.remove(piece.stamp.clock);
-            }
+            let clocks = &mut self.clocks;
+            let gets_on = done.drain(&mut self.covered, |piece| clocks.remove(piece.stamp.clock));
+            self.is_stuck = !gets_on && !self.covered.is_empty();
         }
     }
 
@@ -178,11 +181,16 @@ impl FollowerReplay {
         self.covered.is_empty()
     }
 
+    /// Is something covered, and could nothing of it be replayed when that was tried last?
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_stuck && !self.is_through()
+    }
+
     /// Replays what the watermark covers by now.
     pub(super) fn advance(
         &mut self,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces,
     ) {
         let FollowerReplay { shard, waiting, covered, .. } = self;
         for watermark in watermarks.all_live() {
@@ -203,7 +211,7 @@ impl FollowerReplay {
         &mut self,
         epoch: Epoch,
         watermarks: &Watermarks,
-        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize>,
+        apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces,
     ) {
         self.extent.ends.remove(&epoch);
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };

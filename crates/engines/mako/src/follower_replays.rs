@@ -12,6 +12,7 @@ use super::piece_replay::{replays, replays_kept};
 use super::rollback_collections::LOCKED_PAUSE;
 use super::shared::MakoShared;
 use super::stable_prefix::{EntryContents, StreamExtent};
+use super::undecided_versions::Decided;
 use crate::observation::MakoObservation;
 use crate::watermarks::Watermarks;
 use shoal_replication::codec::StreamWrite;
@@ -27,10 +28,12 @@ pub(super) struct FollowerReplays {
     replays: Vec<FollowerReplay>,
     /// How much may still be replayed in this step.
     budget: ReplayBudget,
-    /// A piece is covered and not replayed: a lock was in the way, or the step had replayed enough.
+    /// A piece is covered and not replayed: a lock was in the way, a delta waits for its base, or the step had replayed enough.
     is_blocked: bool,
     /// Of what was undecided something is decided, and not applied yet.
     undecided_left: bool,
+    /// Nothing of that could be applied when it was tried last.
+    undecided_stuck: bool,
     /// There are entries that are not stable in the store.
     is_unstable: bool,
 }
@@ -59,6 +62,7 @@ impl FollowerReplays {
             budget: ReplayBudget::default(),
             is_blocked: false,
             undecided_left: false,
+            undecided_stuck: false,
             is_unstable: false,
         }
     }
@@ -100,12 +104,13 @@ impl FollowerReplays {
         let ReplayTarget { shared, watermarks, .. } = target;
         let replay = &mut self.replays[at];
         let shard = replay.shard();
-        let mut apply = replays(shared, shard, &self.budget, observations);
         let mut keep = |sessions: &_, piece: &_| shared.keep(shard, sessions, piece);
+        let mut apply = replays(shared, shard, &self.budget, observations);
         replay.enter(entry, watermarks, &shared.setup.options, &mut keep, &mut apply);
-        self.is_blocked |= !replay.is_through();
+        drop(apply);
         self.is_unstable = true;
         target.publish(at, replay);
+        self.note_blocked();
     }
 
     /// The stream of the shard at this place has decided an entry of this worker, which has it in the store.
@@ -117,14 +122,14 @@ impl FollowerReplays {
     /// The store has all that is stable in another replica's.
     pub(super) fn restore(&mut self, at: usize, extent: StreamExtent, target: ReplayTarget<'_>) {
         self.replays[at].restore(extent);
-        self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
+        self.note_blocked();
         target.publish(at, &self.replays[at]);
     }
 
     /// The node has no replica of the shard at this place any more. Says whether something of the stream had come.
     pub(super) fn forget(&mut self, at: usize) -> bool {
         let had_data = self.replays[at].forget();
-        self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
+        self.note_blocked();
         had_data
     }
 
@@ -133,9 +138,9 @@ impl FollowerReplays {
         for (at, replay) in self.replays.iter_mut().enumerate() {
             let mut apply = replays(target.shared, replay.shard(), &self.budget, observations);
             replay.advance(target.watermarks, &mut apply);
-            self.is_blocked |= !replay.is_through();
             target.publish(at, replay);
         }
+        self.note_blocked();
     }
 
     /// Replays what is left of an epoch that is settled.
@@ -148,9 +153,9 @@ impl FollowerReplays {
         for (at, replay) in self.replays.iter_mut().enumerate() {
             let mut apply = replays(target.shared, replay.shard(), &self.budget, observations);
             replay.settle(epoch, target.watermarks, &mut apply);
-            self.is_blocked |= !replay.is_through();
             target.publish(at, replay);
         }
+        self.note_blocked();
     }
 
     /// Shards have ended an epoch that is not settled: drops what depends on more of them than there is, and keeps what only
@@ -177,17 +182,21 @@ impl FollowerReplays {
         );
     }
 
+    /// Takes note of whether something is covered and not replayed.
+    fn note_blocked(&mut self) {
+        self.is_blocked = self.replays.iter().any(|replay| !replay.is_through());
+    }
+
     /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
     pub(super) fn retry(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
-        self.is_blocked = false;
         for (at, replay) in self.replays.iter_mut().enumerate() {
             if !replay.is_through() {
                 let shard = replay.shard();
                 replay.replay(&mut replays(target.shared, shard, &self.budget, observations));
-                self.is_blocked |= !replay.is_through();
                 target.publish(at, replay);
             }
         }
+        self.note_blocked();
         if self.undecided_left {
             self.decide(target, observations);
         }
@@ -195,12 +204,14 @@ impl FollowerReplays {
 
     /// Decides what can be of what this node keeps as undecided.
     pub(super) fn decide(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
-        self.undecided_left = false;
+        (self.undecided_left, self.undecided_stuck) = (false, false);
         for replay in &self.replays {
             let (shard, ReplayTarget { shared, watermarks, .. }) = (replay.shard(), target);
             let mut apply = replays_kept(shared, shard, &self.budget, observations);
             let apply = |stamp: &Stamp, write: &StreamWrite| apply(replay.sessions(), stamp, write);
-            self.undecided_left |= !shared.decide(shard, watermarks, apply);
+            let Decided { is_through, gets_on } = shared.decide(shard, watermarks, apply);
+            self.undecided_left |= !is_through;
+            self.undecided_stuck |= !is_through && !gets_on;
         }
     }
 
@@ -216,7 +227,9 @@ impl FollowerReplays {
 
     /// When to go on with that.
     pub(super) fn next_due(&self, now: Time) -> Option<Time> {
-        self.is_left().then(|| if self.budget.is_short() { now } else { now + LOCKED_PAUSE })
+        let is_stuck = || self.undecided_stuck || self.replays.iter().any(FollowerReplay::is_stuck);
+        let goes_on = || self.budget.is_short() && !is_stuck();
+        self.is_left().then(|| if goes_on() { now } else { now + LOCKED_PAUSE })
     }
 
     /// Are there entries of which the stores may have more for good by now?

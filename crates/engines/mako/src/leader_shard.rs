@@ -13,11 +13,11 @@ use crate::watermarks::Watermarks;
 use bytes::Bytes;
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_replication::codec::PARTS_AHEAD_MAX;
+use shoal_replication::codec::{PARTS_AHEAD_MAX, WriteRef};
 use shoal_replication::in_flight_clocks::{InFlight, InFlightClocks};
-use shoal_store::{Locked, TrimQueue};
+use shoal_store::{Locked, LockedWrite, TrimQueue};
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, Time, VectorWatermark};
+use shoal_types::{Ballot, Clock, Epoch, ShardId, Stamp, StampRef, Time, VectorWatermark};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -37,6 +37,8 @@ pub(super) struct LeaderShard {
     /// This node leads the shard, or has led it: the store may have what was never committed.
     ever_led: bool,
     batch: OpenBatch,
+    /// The buffer for what differs of a row.
+    patch: Vec<u8>,
     /// The clocks of the batch's pieces that are whole.
     batched: Vec<Clock>,
     /// What they need before they count for good.
@@ -82,6 +84,7 @@ impl LeaderShard {
             leader_state: None,
             ever_led: false,
             batch: OpenBatch::default(),
+            patch: Vec::new(),
             batched: Vec::new(),
             needs: PieceNeeds::default(),
             has_part: false,
@@ -157,13 +160,15 @@ impl LeaderShard {
         !self.installing.is_empty() && !self.has_part && has_room
     }
 
-    /// Appends the writes from this place on, as many as a part may have. Returns the place of the next.
+    /// Appends the writes from this place on, as many as a part may have. Returns the place of the next. A delta has a base
+    /// that is committed: so no follower needs one that is never decided, and mostly it is there before.
     pub(super) fn append_part(
         &mut self,
         now: Time,
         locked: &Locked<PooledSession>,
         stamp: &Stamp,
         from: usize,
+        watermarks: &Watermarks,
         options: &MakoOptions,
     ) -> usize {
         assert!(
@@ -174,11 +179,15 @@ impl LeaderShard {
             self.lead.shard
         );
         let (mut writes, mut bytes, mut next) = (0, 0, from);
-        self.batch.push(stamp.as_ref(), |write| {
-            next = locked.writes_from(from, |table, key, value| {
-                write(table, key, value);
+        let LeaderShard { batch, patch, lead, .. } = self;
+        let is_base = |old: StampRef<'_>| watermarks.covers(lead.shard, old);
+        batch.push(stamp.as_ref(), |write| {
+            next = locked.writes_from(from, |locked| {
+                let change = locked.change(options.limits.deltas, is_base, patch);
+                let LockedWrite { table, key, .. } = locked;
+                write(WriteRef { table, key, change });
                 writes += 1;
-                bytes += key.len() + value.map_or(0, <[u8]>::len);
+                bytes += key.len() + change.content().len();
                 writes < options.part_writes_max && bytes < options.part_bytes_max
             });
         });
@@ -392,7 +401,7 @@ pub(super) fn installed(
     part: Range<usize>,
 ) -> Vec<MakoObservation> {
     let mut seen = Vec::new();
-    locked.writes_from(part.start, |table, key, value| {
+    locked.writes_from(part.start, |LockedWrite { table, key, value, .. }| {
         seen.push(MakoObservation::Installed {
             transaction,
             shard,

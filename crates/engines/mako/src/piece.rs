@@ -15,9 +15,9 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use shoal_replication::codec::{
-    EncodedWrites, EntryReader, MalformedEntry, put_writes, spaced, take_entry,
+    EncodedWrites, EntryReader, MalformedEntry, WriteRef, put_writes, spaced, take_entry,
 };
-use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, TableId, VectorWatermark};
+use shoal_types::{Clock, Epoch, RemoteClock, ShardId, Stamp, StampRef, VectorWatermark};
 use std::fmt;
 
 /// More shards are nonsense.
@@ -74,7 +74,7 @@ impl OpenBatch {
     pub(crate) fn push(
         &mut self,
         stamp: StampRef<'_>,
-        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+        writes: impl FnOnce(&mut dyn FnMut(WriteRef<'_>)),
     ) {
         let bytes = &mut self.bytes;
         bytes.put_u32_le(stamp.epoch.0);
@@ -186,15 +186,21 @@ impl fmt::Display for Piece {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_store::{Change, Delta};
+    use shoal_types::TableId;
 
     fn batch() -> OpenBatch {
         let mut batch = OpenBatch::default();
         let mut stamp = Stamp::local(Epoch(3), Clock(17));
         stamp.push(ShardId(0), ShardId(2), Clock(4));
         batch.push(stamp.as_ref(), |write| {
-            write(TableId(1), b"alice", Some(b"10"));
-            write(TableId(2), b"bob", None);
-            write(TableId(2), b"carol", Some(b""));
+            let mut put =
+                |table, key, change| write(WriteRef { table: TableId(table), key, change });
+            put(1, b"alice", Change::Row(b"10"));
+            put(2, b"bob", Change::Delete);
+            put(2, b"carol", Change::Row(b""));
+            let (base, patch) = ((Epoch(2), Clock(5)), &b"\x01\0\x01\0x"[..]);
+            put(2, b"dave", Change::Delta(Delta { base, length: 2, patch }));
         });
         batch.push(Stamp::local(Epoch(3), Clock(18)).as_ref(), |_| {});
         batch
@@ -209,12 +215,12 @@ mod tests {
         assert_eq!(back.finals, [VectorWatermark::whole(Epoch(1), 3)]);
         assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
         assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
-        let values: Vec<_> = back.pieces[0].writes.iter().map(|write| write.value).collect();
-        assert_eq!(values, [Some(&b"10"[..]), None, Some(b"")]);
+        let changes: Vec<_> = back.pieces[0].writes.iter().map(|write| write.change).collect();
+        assert_eq!(changes[..3], [Change::Row(&b"10"[..]), Change::Delete, Change::Row(b"")]);
         assert!(back.pieces[1].writes.is_empty());
         assert_eq!(
             back.to_string(),
-            "[alice=10 bob deleted carol= at e3:17 +s2:4,  at e3:18, end of e1: 9, end of e2: inf, \
+            "[alice=10 bob deleted carol= dave of e2:5 patched by \\x01\\x00\\x01\\x00x at e3:17 +s2:4,  at e3:18, end of e1: 9, end of e2: inf, \
              FVW(e1): inf inf inf] safe=16"
         );
     }

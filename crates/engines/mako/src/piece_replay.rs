@@ -5,11 +5,12 @@ use super::shared::MakoShared;
 use super::undecided_versions::order;
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
+use bytes::Bytes;
 use shoal_engine::execution::session_pool::SessionPool;
-use shoal_replication::codec::{StreamWrite, WriteRef};
-use shoal_replication::replay::replay;
+use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay::{Unapplied, replay};
 use shoal_replication::replay_budget::{ReplayBudget, bytes_of, bytes_of_encoded};
-use shoal_store::ReplayedWrite;
+use shoal_store::Change;
 use shoal_types::{ShardId, Stamp};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub(super) fn replays<'a>(
     shard: ShardId,
     budget: &'a ReplayBudget,
     observations: &'a mut Option<Vec<MakoObservation>>,
-) -> impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> Range<usize> + 'a {
+) -> impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces + 'a {
     let replica = shared.replica(shard).expect("held");
     let (undecided, options) = (shared.undecided(shard), &shared.setup.options);
     let faults = options.limits.faults;
@@ -33,26 +34,23 @@ pub(super) fn replays<'a>(
         let pieces = covered.range(..until).rev();
         let writes = pieces.clone().flat_map(|piece| {
             let stamp = piece.stamp.as_ref();
-            let write =
-                move |WriteRef { table, key, value }| ReplayedWrite { table, key, value, stamp };
-            piece.writes.iter().map(write)
+            piece.writes.iter().map(move |write| write.replayed(stamp))
         });
-        let stopped = replay(replica, Some(floor), sessions, writes, faults, observations.as_mut());
-        let from = stopped.map_or(0, |place| {
-            // The piece with that place, or what is behind it, is done again.
-            let mut left = place;
-            let is_done = |piece: &&Piece| match left.checked_sub(piece.writes.len()) {
-                Some(less) => {
-                    left = less;
-                    true
-                }
-                None => false,
-            };
-            until - pieces.take_while(is_done).count()
-        });
+        let unapplied =
+            replay(replica, Some(floor), sessions, writes, faults, observations.as_mut());
+        for (_, write) in &unapplied.waiting {
+            if let Change::Delta(delta) = write.change {
+                let key = (write.table, Bytes::copy_from_slice(write.key));
+                undecided.lock().commit(key, delta.base, |stamp, base| {
+                    let base = std::iter::once(base.borrowed().replayed(stamp.as_ref()));
+                    replay(replica, None, sessions, base, faults, observations.as_mut()).is_empty()
+                });
+            }
+        }
+        let done = pieces_done(pieces, until, &unapplied);
         if !options.faults.has(MakoPlantedBug::InstallUndecidedAbove) {
             undecided.supersede(|| {
-                covered.range(from..until).flat_map(|piece| {
+                done.iter().map(|place| &covered[place]).flat_map(|piece| {
                     let stamp = piece.stamp.as_ref();
                     // What a copy has brought was not applied here: if it was undecided then, it is in the table (seed 13771).
                     let is_new =
@@ -65,8 +63,70 @@ pub(super) fn replays<'a>(
                 })
             });
         }
-        from..until
+        done
     }
+}
+
+/// The covered pieces that a step has replayed: those of a range, but for some.
+#[derive(Debug, Default)]
+pub(super) struct ReplayedPieces {
+    range: Range<usize>,
+    /// The places of those in the range that are not, descending.
+    waiting: Vec<usize>,
+}
+
+impl ReplayedPieces {
+    /// Their places.
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        self.range.clone().filter(|place| !self.waiting.contains(place))
+    }
+
+    /// Takes them out. Those that wait are put behind all others, which may bring what they wait for. Says whether there were
+    /// any.
+    pub(super) fn drain(self, covered: &mut VecDeque<Piece>, mut done: impl FnMut(&Piece)) -> bool {
+        let mut places = self.range.clone();
+        let mut waiting = self.waiting.iter().rev().peekable();
+        let is_none = places.len() == self.waiting.len();
+        let mut left = Vec::new();
+        for piece in covered.drain(self.range) {
+            let place = places.next().expect("it is one of them");
+            match waiting.next_if_eq(&&place) {
+                Some(_) => left.push(piece),
+                None => done(&piece),
+            }
+        }
+        covered.extend(left);
+        !is_none
+    }
+}
+
+/// Which of the pieces before this place, which are brought from there on backwards, are done. Such as have a write that is
+/// not are done again.
+fn pieces_done<'p>(
+    pieces: impl Iterator<Item = &'p Piece>,
+    until: usize,
+    unapplied: &Unapplied<'_>,
+) -> ReplayedPieces {
+    let mut done = ReplayedPieces { range: 0..until, waiting: Vec::new() };
+    if unapplied.is_empty() {
+        return done;
+    }
+    let mut waiting = unapplied.waiting.iter().map(|(place, _)| *place).peekable();
+    let mut first = 0;
+    for (piece, place) in pieces.zip((0..until).rev()) {
+        let next = first + piece.writes.len();
+        if unapplied.from.is_some_and(|from| from < next) {
+            // The piece with that place, or what is behind it.
+            done.range.start = place + 1;
+            break;
+        }
+        if waiting.peek().is_some_and(|place| *place < next) {
+            done.waiting.push(place);
+            while waiting.next_if(|place| *place < next).is_some() {}
+        }
+        first = next;
+    }
+    done
 }
 
 /// The same for versions that were undecided, and are committed. What a copy has brought does not matter: its sender did not know. No
@@ -80,10 +140,8 @@ pub(super) fn replays_kept<'a>(
     let replica = shared.replica(shard).expect("held");
     let faults = shared.setup.options.limits.faults;
     move |sessions, stamp, write| {
-        let StreamWrite { table, key, value } = write;
-        let (table, value, stamp) = (*table, value.as_deref(), stamp.as_ref());
-        let replayed = std::iter::once(ReplayedWrite { table, key, value, stamp });
+        let replayed = std::iter::once(write.borrowed().replayed(stamp.as_ref()));
         budget.take(bytes_of(std::slice::from_ref(write)))
-            && replay(replica, None, sessions, replayed, faults, observations.as_mut()).is_none()
+            && replay(replica, None, sessions, replayed, faults, observations.as_mut()).is_empty()
     }
 }

@@ -5,13 +5,15 @@
 use super::piece::Piece;
 use super::planted_bugs::MakoPlantedBug;
 use super::shared::MakoShared;
-use super::snapshot_chunk::{SnapshotChunk, UndecidedRow, VersionOrder};
-use super::undecided_versions::{KeptVersions, UndecidedVersion, UndecidedVersions, order};
+use super::snapshot_chunk::{SnapshotChunk, UndecidedRow};
+use super::undecided_versions::{
+    Decided, KeptVersions, UndecidedVersion, UndecidedVersions, order,
+};
 use super::watermarks::Watermarks;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay_floor::ReplayFloor;
-use shoal_store::Session;
+use shoal_store::{Session, VersionOrder};
 use shoal_types::{Clock, Error, Rejected, Result, ShardId, Stamp, StampRef, TableId};
 use std::ops::DerefMut;
 use std::rc::Rc;
@@ -36,7 +38,7 @@ impl MakoShared {
         let floor = self.replica(shard).expect("held").floor();
         let mut kept = self.undecided(shard).lock();
         let all = self.setup.options.faults.has(MakoPlantedBug::InstallUndecidedAbove);
-        for StreamWrite { table, key, value } in writes.shared() {
+        for StreamWrite { table, key, change } in writes.shared() {
             let mut superseded = || {
                 let than = order(stamp.as_ref());
                 let found = self.is_superseded(shard, &session.begin(), table, &key, than);
@@ -44,7 +46,7 @@ impl MakoShared {
             };
             // Of such keys and clocks a copy has brought what is undecided.
             if !floor.has(table, &key, stamp.clock) && (all || !superseded()) {
-                kept.insert((table, key), UndecidedVersion { stamp: stamp.clone(), value });
+                kept.insert((table, key), UndecidedVersion { stamp: stamp.clone(), change });
             }
         }
     }
@@ -69,13 +71,13 @@ impl MakoShared {
         }
     }
 
-    /// Applies what is kept of `shard` and committed by now, and drops what is rolled back. Says whether it came through.
+    /// Applies what is kept of `shard` and committed by now, and drops what is rolled back.
     pub(super) fn decide(
         &self,
         shard: ShardId,
         watermarks: &Watermarks,
         apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
-    ) -> bool {
+    ) -> Decided {
         let _floor = self.replica(shard).expect("held").floor(); // No copy is taken meanwhile.
         let mut kept = self.undecided(shard).lock();
         let rejected = |stamp: StampRef<'_>| watermarks.rejects(shard, stamp);
@@ -96,14 +98,15 @@ impl MakoShared {
         kept: &mut KeptVersions,
     ) -> Result<()> {
         kept.keep_carried(part);
-        for UndecidedRow { table, key, value, stamp } in &part.contents.undecided {
+        for UndecidedRow { table, key, change, stamp } in &part.contents.undecided {
             // The node's own streams, or a copy before, have brought it, and it was kept or did not matter.
             let is_known = stamp.clock <= here || floor.has(*table, key, stamp.clock);
             let transaction = session.begin();
-            transaction.replicate(*table, key, value.as_deref())?; // Could it be written?
+            // Could it be written?
+            transaction.replicate(*table, key, Some(change.borrowed().content()))?;
             let than = order(stamp.as_ref());
             if !is_known && !self.is_superseded(part.shard, &transaction, *table, key, than)? {
-                let version = UndecidedVersion { stamp: stamp.clone(), value: value.clone() };
+                let version = UndecidedVersion { stamp: stamp.clone(), change: change.clone() };
                 kept.insert((*table, key.clone()), version);
             }
         }

@@ -2,12 +2,10 @@
 
 use crate::observation::MakoObservation;
 use bytes::Bytes;
+use shoal_store::{Change, VersionOrder};
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, Stamp, TableId, VectorWatermark};
 use std::collections::BTreeSet;
-
-/// The place of a version among those of its key.
-pub(super) type VersionOrder = (Epoch, Clock);
 
 /// The places of undecided versions in a chunk.
 pub(super) type ChunkOrders<'p> = BTreeSet<(TableId, &'p [u8], VersionOrder)>;
@@ -51,8 +49,8 @@ pub struct UndecidedRow {
     pub table: TableId,
     /// The key of the version.
     pub key: Bytes,
-    /// The value; `None` for a tombstone.
-    pub value: Option<Bytes>,
+    /// What becomes of the row: a delta where the sender has it from a stream.
+    pub change: Change<Bytes>,
     /// The stamp, as the shard keeps it.
     pub stamp: Stamp,
 }

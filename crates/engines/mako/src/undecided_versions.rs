@@ -20,6 +20,9 @@
 //! older piece that is undecided was met: either it was in the table when the tombstone came, or found that in the store.
 //! Both happen under the table's lock.
 //!
+//! **A delta that is committed decides for its base:** the leader that logged it knew the base to be committed. The base may
+//! be undecided here, since its stamp names a shard that has not said how its epoch ended. It is applied when the delta is.
+//!
 //! **Copies carry them** beside the rows of their range (`steps/snapshot.rs`), with their stamps: from the table, and from
 //! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
 //! epoch. The receiver's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
@@ -27,10 +30,10 @@
 //!
 //! Locks are taken in this order: a replica's floor, the table, keys in the store.
 
-use super::snapshot_chunk::{SnapshotChunk, UndecidedRow, VersionOrder};
+use super::snapshot_chunk::{SnapshotChunk, UndecidedRow};
 use bytes::Bytes;
 use shoal_replication::codec::StreamWrite;
-use shoal_store::WalkPlace;
+use shoal_store::{Change, VersionOrder, WalkPlace};
 use shoal_types::{Stamp, StampRef, TableId};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -51,11 +54,11 @@ pub(super) struct KeptVersions {
     keys: BTreeMap<TableKey, BTreeMap<VersionOrder, UndecidedVersion>>,
 }
 
-/// A version; no value is a tombstone.
+/// A version, as its stream or a copy has brought it.
 #[derive(Debug, Clone)]
 pub(super) struct UndecidedVersion {
     pub(super) stamp: Stamp,
-    pub(super) value: Option<Bytes>,
+    pub(super) change: Change<Bytes>,
 }
 
 impl UndecidedVersions {
@@ -85,6 +88,42 @@ impl UndecidedVersions {
 /// The place of the version with this stamp.
 pub(super) fn order(stamp: StampRef<'_>) -> VersionOrder {
     (stamp.epoch, stamp.clock)
+}
+
+/// What became of undecided versions.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decided {
+    /// All that was decided was applied or dropped.
+    pub(super) is_through: bool,
+    /// Something was.
+    pub(super) gets_on: bool,
+}
+
+/// Applies the versions of a key that are committed, the oldest first: one may be the base of another. A leader logs a delta
+/// only on a base that it knows to be committed: so it is, even where this node does not know of the shards that it depends
+/// on. Drops what is not newer. Says whether all was applied.
+fn apply_committed(
+    (table, key): &TableKey,
+    versions: &mut BTreeMap<VersionOrder, UndecidedVersion>,
+    is_committed: impl Fn(&UndecidedVersion) -> bool,
+    apply: &mut impl FnMut(&Stamp, &StreamWrite) -> bool,
+) -> bool {
+    let (mut committed, mut bases) = (Vec::new(), Vec::new());
+    for (order, version) in versions.iter().rev() {
+        if bases.contains(order) || is_committed(version) {
+            if let Change::Delta(delta) = &version.change {
+                bases.push(delta.base);
+            }
+            committed.push(version.clone());
+        }
+    }
+    committed.into_iter().rev().all(|UndecidedVersion { stamp, change }| {
+        let is_applied = apply(&stamp, &StreamWrite { table: *table, key: key.clone(), change });
+        if is_applied {
+            versions.retain(|other, _| *other > order(stamp.as_ref()));
+        }
+        is_applied
+    })
 }
 
 impl KeptVersions {
@@ -140,29 +179,39 @@ impl KeptVersions {
         self.keys.retain(|_, versions| !versions.is_empty());
     }
 
-    /// Drops what is `rejected`; has the newest version of each key that is `covered` applied, and drops what is not newer.
-    /// Says whether all of them were.
+    /// Drops what is `rejected`, and has what is `covered` applied, with its bases. Says whether all of it was, and whether any
+    /// was.
     pub(super) fn decide(
         &mut self,
         rejected: impl Fn(StampRef<'_>) -> bool,
         covered: impl Fn(StampRef<'_>) -> bool,
         mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
-    ) -> bool {
-        let mut is_through = true;
-        self.keys.retain(|(table, key), versions| {
+    ) -> Decided {
+        let mut decided = Decided { is_through: true, gets_on: false };
+        self.keys.retain(|key, versions| {
             versions.retain(|_, version| !rejected(version.stamp.as_ref()));
-            let is_covered = |version: &&UndecidedVersion| covered(version.stamp.as_ref());
-            if let Some(version) = versions.values().rev().find(is_covered).cloned() {
-                let UndecidedVersion { stamp, value } = version;
-                let write = StreamWrite { table: *table, key: key.clone(), value };
-                match apply(&stamp, &write) {
-                    true => versions.retain(|other, _| *other > order(stamp.as_ref())),
-                    false => is_through = false,
-                }
-            }
+            let before = versions.len();
+            let is_covered = |version: &UndecidedVersion| covered(version.stamp.as_ref());
+            decided.is_through &= apply_committed(key, versions, is_covered, &mut apply);
+            decided.gets_on |= versions.len() < before;
             !versions.is_empty()
         });
-        is_through
+        decided
+    }
+
+    /// The version of a key at this place is committed, if it is here: it is the base of a delta that is. Has it applied.
+    pub(super) fn commit(
+        &mut self,
+        key: TableKey,
+        base: VersionOrder,
+        mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
+    ) {
+        let Some(versions) = self.keys.get_mut(&key) else { return };
+        let is_base = |version: &UndecidedVersion| order(version.stamp.as_ref()) == base;
+        apply_committed(&key, versions, is_base, &mut apply);
+        if versions.is_empty() {
+            self.keys.remove(&key);
+        }
     }
 
     /// Takes out everything, the versions of a key in order.
@@ -185,7 +234,7 @@ impl KeptVersions {
             versions.values().map(|version| UndecidedRow {
                 table: *table,
                 key: key.clone(),
-                value: version.value.clone(),
+                change: version.change.clone(),
                 stamp: version.stamp.clone(),
             })
         })

@@ -10,6 +10,7 @@ use shoal_engine::execution::participant_table::BranchHeader;
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
+use shoal_store::Change;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::encode;
 use shoal_types::{
@@ -91,7 +92,7 @@ fn part() -> impl Strategy<Value = MakoMessage> {
     let undecided = undecided.prop_map(|((table, key), epoch, clock, value)| UndecidedRow {
         table,
         key,
-        value: value.map(Bytes::from),
+        change: Change::of(value.map(Bytes::from)),
         stamp: Stamp::local(Epoch(epoch), Clock(clock)),
     });
     let rows = (vec(row, 0..3), vec(undecided, 0..3));
@@ -203,7 +204,7 @@ fn forms_stay_as_they_are() {
     let watermarks = vec![VectorWatermark::new(epoch, 1)];
     let (key, mut stamp) = ("k".into(), Stamp::local(epoch, Clock(9)));
     stamp.push(shard, ShardId(0), Clock(7));
-    let undecided = vec![UndecidedRow { table, key, value: None, stamp }];
+    let undecided = vec![UndecidedRow { table, key, change: Change::Delete, stamp }];
     let (settled, forgotten) = (Epoch(3), Epoch(2));
     let part = SnapshotChunk {
         shard,

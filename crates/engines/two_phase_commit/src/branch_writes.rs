@@ -195,14 +195,15 @@ impl CopiedWrites {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use shoal_store::Change;
 
     fn id(node: u32, sequence: u64) -> TransactionId {
         TransactionId { node: NodeId(node), worker: WorkerId(0), sequence }
     }
 
     fn write(key: &str) -> StreamWrite {
-        let (key, value) = (Bytes::from(key.to_owned()), Some(Bytes::from_static(b"value")));
-        StreamWrite { table: TableId(0), key, value }
+        let change = Change::Row(Bytes::from_static(b"value"));
+        StreamWrite { table: TableId(0), key: Bytes::from(key.to_owned()), change }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::message::DecisionHome;
 use super::prepared_replay::PreparedBranch;
 use shoal_engine::execution::session_pool::{PooledSession, SessionPool};
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::{Locked, Locking, Transaction};
-use shoal_types::{Clock, Epoch, Result, Time};
+use shoal_replication::codec::StreamWrite;
+use shoal_store::{Change, Locked, Locking, Transaction, VersionRef};
+use shoal_types::{Aborted, Clock, Conflict, Epoch, KeyExcerpt, Result, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -144,10 +145,42 @@ impl InDoubt {
             return Ok(InDoubtLocks::Locking(writing.locking()));
         };
         for write in slice {
-            writing.replicate(write.table, &write.key, write.value.as_deref())?;
+            replicate(&writing, write, self.clock)?;
         }
         *left -= slice.len();
         Ok(InDoubtLocks::Writing(writing, place))
+    }
+}
+
+/// Adds a write to the write set. Its turn has come on its key: the base of a delta is there, or something newer than the
+/// delta, which will give way then.
+///
+/// # Errors
+/// Those of the write, and a conflict where another worker has still to apply the base.
+fn replicate(
+    writing: &Transaction<PooledSession>,
+    write: &StreamWrite,
+    clock: Clock,
+) -> Result<()> {
+    let StreamWrite { table, ref key, ref change } = *write;
+    let delta = match change.borrowed() {
+        Change::Delete => return writing.replicate(table, key, None),
+        Change::Row(value) => return writing.replicate(table, key, Some(value)),
+        Change::Delta(delta) => delta,
+    };
+    let newest = writing.get_where(table, key, |_| true)?;
+    match newest {
+        Some(newest) if newest.stamp.clock > clock => {
+            writing.replicate(table, key, newest.value.map(<[u8]>::to_vec).as_deref())
+        }
+        Some(VersionRef { value: Some(base), stamp })
+            if (stamp.epoch, stamp.clock) == delta.base =>
+        {
+            let mut row = base.to_vec();
+            delta.apply(&mut row);
+            writing.replicate(table, key, Some(&row))
+        }
+        _ => Err(Aborted::from(Conflict::Locked { table, key: KeyExcerpt::new(key) }).into()),
     }
 }
 

@@ -240,12 +240,13 @@ impl KeyQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_store::Change;
 
     fn writes(keys: &[&'static str]) -> Vec<StreamWrite> {
         let write = |key: &&'static str| StreamWrite {
             table: TableId(0),
             key: Bytes::from(*key),
-            value: None,
+            change: Change::Delete,
         };
         keys.iter().map(write).collect()
     }

@@ -296,8 +296,9 @@ mod tests {
     use super::*;
     use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_engine::execution::Limits;
+    use shoal_replication::codec::WriteRef;
     use shoal_replication::in_flight_clocks::InFlight;
-    use shoal_types::{NodeId, WorkerId};
+    use shoal_types::{NodeId, TableId, WorkerId};
 
     const EPOCH: Epoch = Epoch(1);
     const HOME: DecisionHome = DecisionHome { shard: ShardId(0), leadership: EPOCH };
@@ -414,7 +415,7 @@ mod tests {
         led.append(LATE, Some(Clock(11)), None, |batch| {
             batch.prepare(id(11), Clock(11), HOME, |write| {
                 for key in [b"a", b"b", b"c"] {
-                    write(shoal_types::TableId(0), key, Some(&value[..]));
+                    write(WriteRef::row(TableId(0), key, &value));
                 }
             });
         });
@@ -439,7 +440,7 @@ mod tests {
             batch.prepare(id(11), Clock(11), HOME, |write| {
                 [b"a", b"b", b"c"]
                     .iter()
-                    .for_each(|key| write(shoal_types::TableId(0), *key, None));
+                    .for_each(|key| write(WriteRef::row(TableId(0), *key, b"")));
             });
         });
         let closed: Vec<Vec<Clock>> = (0..3)

@@ -120,7 +120,7 @@ pub struct SnapshotWrite {
 impl SnapshotWrite {
     /// The bytes of its key and its value.
     pub(super) fn bytes(&self) -> usize {
-        self.write.key.len() + self.write.value.as_ref().map_or(0, Bytes::len)
+        self.write.key.len() + self.write.change.borrowed().content().len()
     }
 }
 

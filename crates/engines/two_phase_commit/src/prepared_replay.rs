@@ -64,6 +64,25 @@ struct CommittedWrites {
     done: usize,
 }
 
+impl CommittedWrites {
+    /// Has `apply` apply what it can. Returns whether that was all.
+    fn advance(
+        &mut self,
+        sessions: &Rc<SessionPool>,
+        apply: &mut impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> usize,
+    ) -> bool {
+        while let Some(writes) = self.lists.last() {
+            self.done += apply(sessions, (self.transaction, self.clock), &writes[self.done..]);
+            if self.done < writes.len() {
+                return false;
+            }
+            self.done = 0;
+            self.lists.pop();
+        }
+        true
+    }
+}
+
 /// What the entries of a stream say, beside what they have committed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Coded)]
 pub(super) struct StreamState {
@@ -285,26 +304,18 @@ impl PreparedReplay {
         self.state = state.clone();
     }
 
-    /// Has `apply` apply what it can, one list of writes after the other: it says how many of the writes it has applied.
-    /// Returns how far all of the stream is applied.
+    /// Has `apply` apply what it can, one list of writes after the other: it says how many of the writes it has applied. What
+    /// is stuck holds up nothing behind it: a delta may wait for its base, which may be in another stream behind one that waits
+    /// for this. Returns how far all of the stream is applied.
     pub(super) fn advance(
         &mut self,
         mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> usize,
     ) -> Clock {
-        while let Some(committed) = self.blocked.front_mut() {
-            let CommittedWrites { transaction, clock, lists, done, .. } = committed;
-            while let Some(writes) = lists.last() {
-                *done += apply(&self.sessions, (*transaction, *clock), &writes[*done..]);
-                if *done < writes.len() {
-                    break;
-                }
-                *done = 0;
-                lists.pop();
-            }
-            if !lists.is_empty() {
-                break;
-            }
-            self.blocked.pop_front();
+        let sessions = &self.sessions;
+        self.blocked.retain_mut(|committed| !committed.advance(sessions, &mut apply));
+        // The next step begins with another one: it may do no more than one.
+        if !self.blocked.is_empty() {
+            self.blocked.rotate_left(1);
         }
         if self.blocked.is_empty() {
             self.applied = self.state.safe;
@@ -338,8 +349,8 @@ impl PreparedReplay {
 
     /// The first entry with a commit that is not in this node's store.
     pub(super) fn first_missing(&self) -> Option<u64> {
-        let blocked = self.blocked.front().map(|writes| writes.entry);
-        blocked.into_iter().chain(self.installing.values().copied()).min()
+        let blocked = self.blocked.iter().map(|writes| writes.entry);
+        blocked.chain(self.installing.values().copied()).min()
     }
 
     /// The writes of a prepared transaction are in this node's store: it was their leader when the decision came. Where that
@@ -433,6 +444,7 @@ mod tests {
     use bytes::Bytes;
     use shoal_cluster::topology::{Partitioning, Topology};
     use shoal_engine::execution::Limits;
+    use shoal_store::Change;
     use shoal_types::{Epoch, NodeId, TableId, WorkerId};
 
     fn followed() -> PreparedReplay {
@@ -449,7 +461,8 @@ mod tests {
     }
 
     fn prepare(number: u64) -> (TransactionId, CommitRecord) {
-        let write = StreamWrite { table: TableId(0), key: Bytes::from("key"), value: None };
+        let write =
+            StreamWrite { table: TableId(0), key: Bytes::from("key"), change: Change::Delete };
         let (clock, home) =
             (Clock(number), DecisionHome { shard: ShardId(0), leadership: Epoch(1) });
         (id(number), CommitRecord::Prepare { clock, home, writes: vec![write] })
@@ -532,7 +545,8 @@ mod tests {
     fn what_a_leader_has_still_to_install_is_not_stable() {
         let mut followed = followed();
         let (clock, participants) = (Clock(5), Vec::new());
-        let write = StreamWrite { table: TableId(0), key: Bytes::from("key"), value: None };
+        let write =
+            StreamWrite { table: TableId(0), key: Bytes::from("key"), change: Change::Delete };
         let commit = CommitRecord::Commit { clock, participants, writes: vec![write] };
         let entry = |records| RecordEntry { leadership: Epoch(1), safe: Clock(4), records };
         followed.enter(entry(vec![(id(1), commit)]), true);

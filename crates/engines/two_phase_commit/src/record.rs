@@ -23,11 +23,13 @@
 
 use super::message::DecisionHome;
 use bytes::{BufMut, Bytes, BytesMut};
+use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::{
-    EntryReader, MalformedEntry, PutWrites, StreamWrite, spaced, take_entry,
+    EntryReader, MalformedEntry, PutWrites, StreamWrite, WriteRef, spaced, take_entry,
 };
-use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
+use shoal_store::{DeltaUse, Locked};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -138,14 +140,14 @@ impl OpenRecords {
         &mut self,
         kind: u8,
         transaction: TransactionId,
-        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+        writes: impl FnOnce(&mut dyn FnMut(WriteRef<'_>)),
     ) {
         let mut kind_at = self.bytes.len();
         self.begin(kind, transaction);
         let mut put = PutWrites::begin(&mut self.bytes);
         let mut count = 0;
         let PartSize { bytes_max, writes_max } = self.part;
-        writes(&mut |table, key, value| {
+        writes(&mut |write| {
             let bytes = self.bytes.len();
             let is_full =
                 bytes >= ENTRY_BYTES_MAX || bytes - kind_at >= bytes_max || count == writes_max;
@@ -159,7 +161,7 @@ impl OpenRecords {
                 self.begin(kind, transaction);
                 put = PutWrites::begin(&mut self.bytes);
             }
-            put.put(&mut self.bytes, table, key, value);
+            put.put(&mut self.bytes, write);
             count += 1;
         });
         put.end(&mut self.bytes);
@@ -171,7 +173,7 @@ impl OpenRecords {
         transaction: TransactionId,
         clock: Clock,
         home: DecisionHome,
-        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+        writes: impl FnOnce(&mut dyn FnMut(WriteRef<'_>)),
     ) {
         self.begin_with(PREPARE, transaction, writes);
         self.bytes.put_u64_le(clock.0);
@@ -185,7 +187,7 @@ impl OpenRecords {
         transaction: TransactionId,
         clock: Clock,
         participants: &[ShardId],
-        writes: impl FnOnce(&mut dyn FnMut(TableId, &[u8], Option<&[u8]>)),
+        writes: impl FnOnce(&mut dyn FnMut(WriteRef<'_>)),
     ) {
         self.begin_with(COMMIT, transaction, writes);
         self.bytes.put_u64_le(clock.0);
@@ -218,6 +220,20 @@ impl OpenRecords {
         put_header(&mut self.bytes, std::mem::take(&mut self.records));
         take_entry(&mut self.bytes, HEADER_BYTES)
     }
+}
+
+/// Calls `write` for what a transaction that holds its locks makes of each row. What it overwrites is committed, and so the base
+/// of deltas.
+pub(super) fn writes_of(
+    locked: &Locked<PooledSession>,
+    deltas: DeltaUse,
+    write: &mut dyn FnMut(WriteRef<'_>),
+) {
+    let mut patch = Vec::new();
+    locked.writes(|locked| {
+        let change = locked.change(deltas, |_| true, &mut patch);
+        write(WriteRef { table: locked.table, key: locked.key, change });
+    });
 }
 
 fn read_record(reader: &mut EntryReader) -> Result<(TransactionId, CommitRecord), MalformedEntry> {
@@ -301,6 +317,8 @@ impl fmt::Display for CommitRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_store::Change;
+    use shoal_types::TableId;
 
     fn id(sequence: u64) -> TransactionId {
         TransactionId { node: NodeId(4), worker: WorkerId(1), sequence }
@@ -312,11 +330,11 @@ mod tests {
     fn batch() -> OpenRecords {
         let mut batch = OpenRecords::new(PART);
         batch.prepare(id(1), Clock(7), HOME, |write| {
-            write(TableId(1), b"alice", Some(b"10"));
-            write(TableId(2), b"bob", None);
+            write(WriteRef::row(TableId(1), b"alice", b"10"));
+            write(WriteRef { table: TableId(2), key: b"bob", change: Change::Delete });
         });
         batch.commit(id(2), Clock(8), &[ShardId(0), ShardId(5)], |write| {
-            write(TableId(2), b"carol", Some(b""));
+            write(WriteRef::row(TableId(2), b"carol", b""));
         });
         batch.outcome(id(1), true);
         batch.outcome(id(3), false);
@@ -331,7 +349,7 @@ mod tests {
         let write = |table, key: &'static str, value: Option<&'static str>| StreamWrite {
             table: TableId(table),
             key: Bytes::from(key),
-            value: value.map(Bytes::from),
+            change: Change::of(value.map(Bytes::from)),
         };
         let prepare = CommitRecord::Prepare {
             clock: Clock(7),
@@ -363,7 +381,7 @@ mod tests {
         let mut batch = batch();
         let value = vec![5; PART.bytes_max / 2];
         batch.prepare(id(9), Clock(20), HOME, |write| {
-            (0..5).for_each(|key| write(TableId(1), &[key], Some(&value)));
+            (0..5).for_each(|key| write(WriteRef::row(TableId(1), &[key], &value)));
         });
         let mut keys = Vec::new();
         let mut last = None;
@@ -395,7 +413,7 @@ mod tests {
     fn many_writes_come_in_parts_though_they_are_short() {
         let mut batch = batch();
         batch.prepare(id(9), Clock(20), HOME, |write| {
-            (0..9).for_each(|key| write(TableId(1), &[key], None));
+            (0..9).for_each(|key| write(WriteRef::row(TableId(1), &[key], b"")));
         });
         let mut counts = Vec::new();
         while counts.last() != Some(&1) {

@@ -12,6 +12,7 @@ use shoal_engine::operation::OperationResult;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_engine::wire::strategies::{answered, error, header, number, operation, relay};
 use shoal_replication::codec::StreamWrite;
+use shoal_store::Change;
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::wire::encode;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, WorkerId};
@@ -88,7 +89,8 @@ fn message() -> impl Strategy<Value = TwoPhaseCommitMessage> {
             let transaction = header.transaction;
             let write = |number: &u64| {
                 let (table, key) = (TableId(*number as u32), Bytes::from("k"));
-                SnapshotWrite { transaction, write: StreamWrite { table, key, value: None } }
+                let change = Change::Delete;
+                SnapshotWrite { transaction, write: StreamWrite { table, key, change } }
             };
             let (cut, writes) = (Clock(9), numbers.iter().map(write).collect());
             let contents = ChunkContents { rows, writes };

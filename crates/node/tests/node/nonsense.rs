@@ -8,6 +8,7 @@
 
 mod two_phase_commit;
 
+use bytes::Bytes;
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
@@ -20,6 +21,7 @@ use shoal_engine::{Engine, ProcedureTransaction, Procedures, TransactionId};
 use shoal_log::LogLength;
 use shoal_mako::Mako;
 use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin};
+use shoal_store::{Change, Delta};
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
     Aborted, Ballot, CallSession, Clock, Conflict, Database, Epoch, Error, NodeId, Random,
@@ -225,6 +227,18 @@ fn gossip(random: &mut Random) -> shoal_mako::MakoMessage {
     shoal_mako::MakoMessage::Gossip { watermark, ended, floor: Clock(number(random)) }
 }
 
+/// What a write makes of a row.
+fn change(random: &mut Random) -> Change<Bytes> {
+    match random.below(3) {
+        0 => Change::Delete,
+        1 => Change::Row(bytes(random).into()),
+        _ => {
+            let (base, length) = ((Epoch(small(random)), Clock(number(random))), small(random));
+            Change::Delta(Delta { base, length, patch: bytes(random).into() })
+        }
+    }
+}
+
 /// A part of a copy, or an answer to one.
 fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     let (shard, copy) = (shard(random), random.below(3));
@@ -246,7 +260,7 @@ fn copy(random: &mut Random) -> shoal_mako::MakoMessage {
     let undecided = |random: &mut Random| shoal_mako::message::UndecidedRow {
         table: TableId(small(random) % 3),
         key: bytes(random).into(),
-        value: random.chance(2, 3).then(|| bytes(random).into()),
+        change: change(random),
         stamp: stamp(random),
     };
     let undecided = (0..random.below(3)).map(|_| undecided(random)).collect();

@@ -3,6 +3,7 @@
 use super::sets::{Read, Sets};
 use super::writes::Write;
 use super::{Size, Transaction};
+use crate::change::{Change, Delta, DeltaUse, diff};
 use crate::discard::{chain, unlink};
 use crate::faults::{StoreBug, StoreBugs};
 use crate::guarded::Guarded;
@@ -12,7 +13,7 @@ use crate::record::{LockError, Record};
 use crate::session::{Session, SessionState};
 use crate::store::Store;
 use crate::trim::TrimQueue;
-use crate::version::Version;
+use crate::version::{Version, VersionRef};
 use crate::work::{self, Work};
 use shoal_types::{Aborted, Clock, Conflict, Result, StampRef, TableId};
 use std::ops::DerefMut;
@@ -31,6 +32,41 @@ const SWEEP_MORE: usize = 4;
 /// validated. Dropping it releases the locks and rolls back.
 pub struct Locked<S: DerefMut<Target = Session>> {
     transaction: Transaction<S>,
+}
+
+/// What a transaction that holds its locks makes of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct LockedWrite<'a> {
+    /// The table of the row.
+    pub table: TableId,
+    /// Its key.
+    pub key: &'a [u8],
+    /// The value; `None` for a tombstone.
+    pub value: Option<&'a [u8]>,
+    /// The newest version, which it will overwrite, committed or not. After the installation that is its own.
+    pub overwritten: Option<VersionRef<'a>>,
+}
+
+impl LockedWrite<'_> {
+    /// What a log needs of it: a delta, with its patch in `patch`, where `is_base` holds for the version that it will
+    /// overwrite.
+    pub fn change<'p>(
+        &'p self,
+        deltas: DeltaUse,
+        is_base: impl FnOnce(StampRef<'_>) -> bool,
+        patch: &'p mut Vec<u8>,
+    ) -> Change<&'p [u8]> {
+        if let (Some(new), Some(VersionRef { value: Some(old), stamp })) =
+            (self.value, self.overwritten)
+            && let Some(most) = deltas.patch_bytes_max(new.len())
+            && diff(old, new, most, patch)
+            && is_base(stamp)
+        {
+            let (base, length) = ((stamp.epoch, stamp.clock), new.len() as u32);
+            return Change::Delta(Delta { base, length, patch });
+        }
+        Change::of(self.value)
+    }
 }
 
 /// A transaction that takes its locks in slices, and executes no more. Dropping it releases those that it holds and
@@ -192,20 +228,20 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
         self.install_until(usize::MAX, stamp, committed);
     }
 
-    /// Shows what it will install: the value, or `None` for a tombstone.
-    pub fn writes(&self, mut visit: impl FnMut(TableId, &[u8], Option<&[u8]>)) {
-        self.writes_from(0, |table, key, value| {
-            visit(table, key, value);
+    /// Shows what it will install.
+    pub fn writes(&self, mut visit: impl FnMut(LockedWrite<'_>)) {
+        self.writes_from(0, |write| {
+            visit(write);
             true
         });
     }
 
-    /// Shows what it will install, from the write at this place on and until `visit` says that it has seen enough: the
-    /// value, or `None` for a tombstone. Returns the place of the next. The order is always the same.
+    /// Shows what it will install, from the write at this place on and until `visit` says that it has seen enough. Returns the
+    /// place of the next. The order is always the same.
     pub fn writes_from(
         &self,
         from: usize,
-        mut visit: impl FnMut(TableId, &[u8], Option<&[u8]>) -> bool,
+        mut visit: impl FnMut(LockedWrite<'_>) -> bool,
     ) -> usize {
         let mut place = from;
         loop {
@@ -216,9 +252,13 @@ impl<S: DerefMut<Target = Session>> Locked<S> {
             };
             let Some(Write { table, record, version, .. }) = write else { return place };
             place += 1;
-            // SAFETY: locked by this transaction, or private.
-            let (key, value) = unsafe { (Record::key(record), Guarded::new(version).value()) };
-            if !visit(table, key, value) {
+            // SAFETY: locked by this transaction, or private; the guard keeps what it will overwrite.
+            let write = unsafe {
+                let overwritten = Guarded::at(record.as_ref().word().version());
+                let (key, value) = (Record::key(record), Guarded::new(version).value());
+                LockedWrite { table, key, value, overwritten: overwritten.map(VersionRef::of) }
+            };
+            if !visit(write) {
                 return place;
             }
         }

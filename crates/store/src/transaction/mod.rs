@@ -32,7 +32,7 @@ mod writes;
 #[cfg(all(test, not(feature = "model")))]
 mod tests;
 
-pub use commit::{Locked, Locking};
+pub use commit::{Locked, LockedWrite, Locking};
 #[cfg(feature = "bare")]
 pub(crate) use scan::prefetch_rows;
 
@@ -177,7 +177,7 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
             for version in &chunk[..taken] {
                 // SAFETY: what a transaction read is kept by its guard.
                 if let Some(version) = unsafe { Guarded::at(*version) } {
-                    visit(VersionRef { value: version.value(), stamp: version.stamp_ref() });
+                    visit(VersionRef::of(version));
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! What an embedded database writes into its log and its checkpoints. `docs/log-format.md` has the grammar.
 
-use shoal_store::Locked;
-use shoal_store::Session;
+use shoal_store::{Locked, LockedWrite, Session};
 use shoal_types::{Clock, TableId};
 use std::ops::DerefMut;
 
@@ -41,7 +40,9 @@ impl WriteRef<'_> {
 /// The record of a transaction, with room for its clock: that is drawn later.
 pub(super) fn encode_transaction<S: DerefMut<Target = Session>>(locked: &Locked<S>) -> Vec<u8> {
     let mut record = vec![0; 8];
-    locked.writes(|table, key, value| WriteRef { table, key, value }.encode(&mut record));
+    locked.writes(|LockedWrite { table, key, value, .. }| {
+        WriteRef { table, key, value }.encode(&mut record);
+    });
     record
 }
 

@@ -56,11 +56,13 @@ impl Mako {
         let (transaction, shard, clock) =
             (*transaction, self.leader_shards[at].lead.shard, stamp.clock);
         let (from, writes) = (*next, locked.size().writes);
+        let watermarks = self.watermarks.borrow();
         *next = self.leader_shards[at].append_part(
             self.runtime.worker_context.now.get(),
             locked,
             stamp,
             from,
+            &watermarks,
             options,
         );
         if let Some(observations) = &mut effects.observations {
@@ -68,7 +70,6 @@ impl Mako {
             observations.extend(leader_shard::installed(transaction, shard, stamp, locked, part));
         }
         self.runtime.worker_context.worked(*next - from);
-        let watermarks = self.watermarks.borrow();
         let committed = |old: StampRef<'_>| watermarks.covers(shard, old);
         let queue = self.leader_shards[at].overwritten();
         locked.install_and_queue(*next, stamp.as_ref(), committed, queue);

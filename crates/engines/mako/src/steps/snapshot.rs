@@ -70,7 +70,7 @@ use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
 };
-use shoal_store::WalkPlace;
+use shoal_store::{Change, WalkPlace};
 use shoal_types::wire::Coded;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{
@@ -208,7 +208,8 @@ impl Mako {
                 }
                 (true, None) => {}
                 (false, value) => {
-                    beside.push(UndecidedRow { table, key, value, stamp: copied.stamp.to_stamp() });
+                    let (change, stamp) = (Change::of(value), copied.stamp.to_stamp());
+                    beside.push(UndecidedRow { table, key, change, stamp });
                 }
             }
         });
@@ -220,9 +221,9 @@ impl Mako {
             beside.clear();
         }
         let undecided = beside;
-        let size = |key: &Bytes, value: Option<&Bytes>| key.len() + value.map_or(0, Bytes::len);
-        let bytes = rows.iter().map(|row| size(&row.key, Some(&row.value))).sum::<usize>()
-            + undecided.iter().map(|row| size(&row.key, row.value.as_ref())).sum::<usize>();
+        let beside = |row: &UndecidedRow| row.key.len() + row.change.borrowed().content().len();
+        let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum::<usize>()
+            + undecided.iter().map(beside).sum::<usize>();
         self.snapshot_senders.sent(now, next, bytes, until.clone());
         // Asked after the rows were: so what is known of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
@@ -334,8 +335,9 @@ impl Mako {
             row.epoch >= first && row.epoch <= last && told && plausibility::clock(row.clock)
         };
         let fits_undecided = |row: &UndecidedRow| {
-            let UndecidedRow { stamp, .. } = row;
-            stamp.epoch >= first
+            let UndecidedRow { stamp, change, .. } = row;
+            change.borrowed().is_well_formed()
+                && stamp.epoch >= first
                 && stamp.epoch <= last
                 && plausibility::stamp(stamp, stamp.epoch, part.shard, shards as u32)
                 && stamp.as_ref().remote.len() <= ENTRIES_MAX

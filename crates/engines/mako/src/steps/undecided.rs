@@ -7,6 +7,7 @@ use crate::undecided_versions::{UndecidedVersion, order};
 use crate::{Mako, MakoEffects};
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_replication::codec::StreamWrite;
+use shoal_store::Change;
 use shoal_types::{Error, Rejected, Result, Stamp, StampRef};
 use std::rc::Rc;
 
@@ -37,13 +38,13 @@ impl Mako {
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
         let above = self.options().faults.has(MakoPlantedBug::InstallUndecidedAbove);
         let mut kept = self.shared.undecided(shard).lock();
-        for ((table, key), UndecidedVersion { stamp, value }) in kept.take_all() {
+        for ((table, key), UndecidedVersion { stamp, change }) in kept.take_all() {
             // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
             // that is installed behind them; of other epochs this worker begins a pass when it learns of the end.
             if watermarks.rejects(shard, stamp.as_ref()) {
                 continue;
             }
-            let write = StreamWrite { table, key, value };
+            let write = StreamWrite { table, key, change };
             let tried = (0..TRIES).find_map(|_| {
                 let installed = install(sessions, &stamp, &write, &committed, above);
                 installed.inspect_err(|_| std::hint::spin_loop()).ok()
@@ -70,19 +71,30 @@ fn install(
     above: bool,
 ) -> Result<bool> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
-    match transaction.get(write.table, &write.key) {
+    let mut row = match transaction.get(write.table, &write.key) {
         Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
         // No row of the table has come here before.
-        Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
-        read => read.map(drop)?,
-    }
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => None,
+        read => read?.map(<[u8]>::to_vec),
+    };
     let mut newest = None;
     transaction
         .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));
     if newest >= Some(order(stamp.as_ref())) && !above {
         return Ok(false);
     }
-    transaction.replicate(write.table, &write.key, write.value.as_deref())?;
+    let value = match write.change.borrowed() {
+        Change::Delete => None,
+        Change::Row(value) => Some(value),
+        Change::Delta(delta) => {
+            // Versions below are installed by now, undecided ones in their order.
+            assert_eq!(newest, Some(delta.base), "M6: {stamp:?} is a delta of another version");
+            let row = row.as_mut().expect("M6: a delta has a tombstone as its base");
+            delta.apply(row);
+            Some(&row[..])
+        }
+    };
+    transaction.replicate(write.table, &write.key, value)?;
     let locked = transaction.lock()?;
     locked.validate()?;
     locked.install(stamp.as_ref(), committed);

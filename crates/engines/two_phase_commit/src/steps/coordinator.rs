@@ -16,6 +16,7 @@ use crate::metrics::{LOCKING, VALIDATING};
 use crate::observation::TwoPhaseCommitObservation;
 use crate::open_decisions::Delivery;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
+use crate::record::writes_of;
 use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::engine::WorkerPlace;
 use shoal_engine::execution::remote_branches::RemoteBranches;
@@ -329,6 +330,7 @@ impl TwoPhaseCommit {
         let Some((home_at, home)) = it.home.filter(|_| it.plan == CommitPlan::TwoPhase) else {
             return;
         };
+        let deltas = self.options().limits.deltas;
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch
                 && *at != home_at
@@ -342,7 +344,9 @@ impl TwoPhaseCommit {
                     Some(*clock),
                     waiter,
                     |batch| {
-                        batch.prepare(transaction, *clock, home, |write| locked.writes(write));
+                        batch.prepare(transaction, *clock, home, |write| {
+                            writes_of(locked, deltas, write)
+                        });
                     },
                 );
             }

@@ -15,7 +15,7 @@ use crate::sliced_work::Installing;
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::execution::session_pool::PooledSession;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_store::Locked;
+use shoal_store::{Locked, LockedWrite};
 use shoal_types::{Clock, Stamp};
 
 impl TwoPhaseCommit {
@@ -118,7 +118,7 @@ impl TwoPhaseCommit {
         let (shard, stamp) = (self.streams[at].shard(), Stamp::local(FIRST_EPOCH, clock));
         if let Some(observations) = &mut effects.observations {
             let mut left = next - from;
-            locked.writes_from(from, |table, key, value| {
+            locked.writes_from(from, |LockedWrite { table, key, value, .. }| {
                 observations.push(TwoPhaseCommitObservation::Installed {
                     transaction,
                     shard,
@@ -149,8 +149,8 @@ impl TwoPhaseCommit {
         let (shard, stamp) = (self.streams[at].shard(), Stamp::local(FIRST_EPOCH, clock));
         let mut values = Vec::new();
         if effects.observations.is_some() {
-            locked.writes_from(from, |_, _, value| {
-                values.push(value.map(<[u8]>::to_vec));
+            locked.writes_from(from, |write| {
+                values.push(write.value.map(<[u8]>::to_vec));
                 values.len() < next - from
             });
         }

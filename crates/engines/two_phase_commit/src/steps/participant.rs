@@ -13,6 +13,7 @@ use crate::branch::{BranchGoal, BranchOutcome, ReplyTarget, TwoPhaseCommitBranch
 use crate::leader_log::RecordWaiter;
 use crate::message::{BranchHeader, DecisionHome, TwoPhaseCommitReply, TwoPhaseCommitRequest};
 use crate::observation::TwoPhaseCommitObservation;
+use crate::record::writes_of;
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::execution::deferred_requests::DeferredRequest;
@@ -304,12 +305,13 @@ impl TwoPhaseCommit {
     ) -> BranchOutcome {
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(RecordWaiter::Branch(transaction));
+        let deltas = self.options().limits.deltas;
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             Some(clock),
             waiter,
             |batch| {
-                batch.prepare(transaction, clock, home, |write| locked.writes(write));
+                batch.prepare(transaction, clock, home, |write| writes_of(&locked, deltas, write));
             },
         );
         let inquire_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
@@ -448,13 +450,14 @@ impl TwoPhaseCommit {
         waiter: RecordWaiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
+        let deltas = self.options().limits.deltas;
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             clock,
             Some(waiter),
             |batch| {
                 batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
-                    own.into_iter().for_each(|(locked, _)| locked.writes(&mut *write));
+                    own.into_iter().for_each(|(locked, _)| writes_of(locked, deltas, write));
                 });
             },
         );

@@ -2,12 +2,14 @@
 
 use crate::observation::TwoPhaseCommitObservation;
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
+use shoal_engine::execution::session_pool::SessionPool;
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay::replay;
 use shoal_replication::replay_budget::bytes_of;
-use shoal_store::ReplayedWrite;
+use shoal_store::Change;
 use shoal_types::Stamp;
+use std::rc::Rc;
 
 impl TwoPhaseCommit {
     /// Applies what the streams have committed, as far as no other worker holds a lock.
@@ -31,18 +33,16 @@ impl TwoPhaseCommit {
                     return 0;
                 }
                 let floor = replica.floor();
-                let replayed = writes.iter().map(|StreamWrite { table, key, value }| {
-                    let (table, value, stamp) = (*table, value.as_deref(), stamp.as_ref());
-                    ReplayedWrite { table, key, value, stamp }
-                });
+                let replayed = writes.iter().map(|write| write.borrowed().replayed(stamp.as_ref()));
                 let observed = observations.as_mut();
-                let stopped = replay(replica, Some(&floor), sessions, replayed, faults, observed);
-                let done = stopped.unwrap_or(writes.len());
-                if done > 0
-                    && clock <= inherited
+                let unapplied = replay(replica, Some(&floor), sessions, replayed, faults, observed);
+                // Behind a delta that waits for its base all is applied once more.
+                let done = unapplied.applied(writes.len());
+                if clock <= inherited
                     && let Some(observations) = &mut *observations
                 {
-                    observe_inherited(transaction, writes, before, observations);
+                    let value = |write: &StreamWrite| value_of(sessions, write);
+                    observe_inherited(transaction, writes, value, before, observations);
                 }
                 *operations += done as u64;
                 done
@@ -52,10 +52,25 @@ impl TwoPhaseCommit {
     }
 }
 
+/// The value that a write which was just applied has given its row; `None` for a tombstone.
+fn value_of(sessions: &Rc<SessionPool>, write: &StreamWrite) -> Option<Vec<u8>> {
+    match &write.change {
+        Change::Delete => None,
+        Change::Row(value) => Some(value.to_vec()),
+        Change::Delta(_) => {
+            let mut session = sessions.take().expect("it was applied with one");
+            let transaction = session.begin();
+            let row = transaction.get_where(write.table, &write.key, |_| true);
+            row.expect("a row").and_then(|row| row.value.map(<[u8]>::to_vec))
+        }
+    }
+}
+
 /// A node has applied what a leader had committed, itself or its predecessor, and perhaps never installed: shows it as its own.
 fn observe_inherited(
     transaction: TransactionId,
     writes: &[StreamWrite],
+    value: impl Fn(&StreamWrite) -> Option<Vec<u8>>,
     before: usize,
     observations: &mut Vec<TwoPhaseCommitObservation>,
 ) {
@@ -78,7 +93,7 @@ fn observe_inherited(
                 stamp: stamp.clone(),
                 table: *table,
                 key: key.clone(),
-                value: write.value.as_ref().map(|value| value.to_vec()),
+                value: value(write),
                 is_inherited: true,
             });
         }

@@ -51,6 +51,7 @@ use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMe
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_replication::applied_write::AppliedWrite;
+use shoal_replication::codec::StreamWrite;
 use shoal_replication::replica::ShardReplica;
 use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
@@ -274,10 +275,13 @@ impl TwoPhaseCommit {
     /// Can this be so, and is it for this node to take?
     fn may_take(&self, at: usize, from: NodeId, part: &SnapshotChunk) -> bool {
         let fits = |row: &SnapshotRow| {
-            row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, row.value.as_ref())
+            let value = row.value.as_deref().unwrap_or_default();
+            row.clock <= CLOCK_MAX && self.may_write(row.table, &row.key, value)
         };
         let fits_beside = |it: &SnapshotWrite| {
-            self.may_write(it.write.table, &it.write.key, it.write.value.as_ref())
+            let StreamWrite { table, ref key, ref change } = it.write;
+            let change = change.borrowed();
+            change.is_well_formed() && self.may_write(table, key, change.content())
         };
         // Rows and writes are in different parts, so that no part with writes is taken in pieces.
         let is_one = if is_among_writes(&place(&part.from)) {
@@ -295,10 +299,10 @@ impl TwoPhaseCommit {
     }
 
     /// Is there such a table, and is that a key and a value of it?
-    fn may_write(&self, table: TableId, key: &[u8], value: Option<&Bytes>) -> bool {
+    fn may_write(&self, table: TableId, key: &[u8], value: &[u8]) -> bool {
         (table.0 as usize) < TABLE_IDS_MAX
             && (1..=KEY_BYTES_MAX).contains(&key.len())
-            && value.is_none_or(|value| value.len() <= VALUE_BYTES_MAX)
+            && value.len() <= VALUE_BYTES_MAX
     }
 
     /// Makes a range of the store what the part says, as far as it gets: a range may hold much that goes, or a lock be in

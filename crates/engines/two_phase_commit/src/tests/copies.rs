@@ -1,6 +1,7 @@
 //! Copies of a shard for a replica that lacks what its streams have no more.
 
 use super::*;
+use shoal_replication::codec::WriteRef;
 use shoal_types::wire::encode;
 
 /// No connection takes a longer message by default.
@@ -26,7 +27,7 @@ fn what_is_prepared_and_longer_than_a_frame_comes_with_a_copy() {
     let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     let value = |key: u8| vec![key; MIB];
     batch.prepare(transaction, Clock(5), home, |write| {
-        (0..KEYS).for_each(|key| write(T, &[key], Some(&value(key))));
+        (0..KEYS).for_each(|key| write(WriteRef::row(T, &[key], &value(key))));
     });
     let mut entries = Vec::new();
     while batch.len() > 0 {

@@ -1,6 +1,8 @@
 //! What becomes of branches and decisions where leaders fail, or do not answer.
 
 use super::*;
+use shoal_replication::codec::WriteRef;
+use shoal_store::Change;
 
 const THERE: DecisionHome = DecisionHome { shard: ShardId(1), leadership: FIRST_EPOCH };
 
@@ -10,7 +12,9 @@ fn prepared(records: &[(u64, u64, &[u8])]) -> Bytes {
     let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
     for (sequence, clock, key) in records {
         let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence: *sequence };
-        batch.prepare(transaction, Clock(*clock), THERE, |write| write(T, key, Some(b"new")));
+        batch.prepare(transaction, Clock(*clock), THERE, |write| {
+            write(WriteRef::row(T, key, b"new"))
+        });
     }
     batch.close(Epoch(2), Clock(4))
 }
@@ -58,7 +62,7 @@ fn what_is_in_doubt_is_locked_and_installed_in_slices() {
     let [mut hand] = Hand::with(Topology::symmetric(1, 2, 1, 0, 1), options);
     hand.configure(OTHER, 2);
     batch.prepare(others(7), Clock(5), THERE, |write| {
-        (0..40).for_each(|key| write(T, &[key], Some(b"new")));
+        (0..40).for_each(|key| write(WriteRef::row(T, &[key], b"new")));
     });
     let entry = batch.close(Epoch(2), Clock(4));
     hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
@@ -103,7 +107,7 @@ fn many_branches_in_doubt_are_taken_over_in_slices() {
     for branch in 0..BRANCHES {
         let sequence = u64::from(branch) + 7;
         batch.prepare(others(sequence), Clock(sequence), THERE, |write| {
-            (0..KEYS).for_each(|key| write(T, &[branch, key], Some(b"new")));
+            (0..KEYS).for_each(|key| write(WriteRef::row(T, &[branch, key], b"new")));
         });
     }
     let entry = batch.close(Epoch(2), Clock(4));
@@ -157,7 +161,7 @@ fn what_is_decided_on_the_same_node_is_resolved_in_slices() {
         let (transaction, clock) = (others(number + 7), Clock(number + 7));
         let own = 1 + usize::from(number % 4 == 3);
         participant.prepare(transaction, clock, THERE, |write| {
-            keys(number)[..own].iter().for_each(|key| write(T, key, Some(b"new")));
+            keys(number)[..own].iter().for_each(|key| write(WriteRef::row(T, key, b"new")));
         });
         if is_committed(number) {
             home.commit(transaction, Clock::default(), &[HERE], |_| {});
@@ -211,7 +215,7 @@ fn copy_while_blocked(faults: PlantedBugs<TwoPhaseCommitPlantedBug>) -> u64 {
     for index in 0..10 {
         let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
         if index == 0 {
-            batch.commit(others(7), Clock(5), &[], |write| write(T, b"a", Some(b"new")));
+            batch.commit(others(7), Clock(5), &[], |write| write(WriteRef::row(T, b"a", b"new")));
         }
         let entry = batch.close(Epoch(2), Clock(5 + index));
         hand.step(EngineEvent::Decided { shard: HERE, index, entry });
@@ -278,7 +282,7 @@ fn a_later_leader_tells_what_is_decided_and_calls_the_rest_aborted() {
     let mut hand = Hand::new();
     hand.configure(OTHER, 2);
     let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
-    batch.commit(others(7), Clock(5), &[ShardId(1)], |write| write(T, b"a", Some(b"new")));
+    batch.commit(others(7), Clock(5), &[ShardId(1)], |write| write(WriteRef::row(T, b"a", b"new")));
     let entry = batch.close(Epoch(2), Clock(5));
     hand.step(EngineEvent::Decided { shard: HERE, index: 0, entry });
     let participant = Participant { shard: ShardId(1), leadership: FIRST_EPOCH };
@@ -339,9 +343,11 @@ fn a_former_leader_of_a_participant_is_not_answered() {
 /// An entry of a former leader: a delete of `a`, committed, and a transaction that is prepared to write `c`.
 fn deleted(sequence: u64, clock: u64) -> Bytes {
     let mut batch = record::OpenRecords::new(TwoPhaseCommitOptions::default().part());
-    batch.commit(others(sequence), Clock(clock), &[], |write| write(T, b"a", None));
+    batch.commit(others(sequence), Clock(clock), &[], |write| {
+        write(WriteRef { table: T, key: b"a", change: Change::Delete });
+    });
     batch.prepare(others(sequence + 1), Clock(clock + 1), THERE, |write| {
-        write(T, b"c", Some(b"new"));
+        write(WriteRef::row(T, b"c", b"new"));
     });
     batch.close(Epoch(2), Clock(clock))
 }

@@ -1,7 +1,7 @@
 //! Messages of `two_phase_commit` that no honest node sends.
 
 use super::{
-    Forge, answers, bytes, number, operations, refusal, relay, shard, small, twist_reply,
+    Forge, answers, bytes, change, number, operations, refusal, relay, shard, small, twist_reply,
     twist_request,
 };
 use shoal_engine::TransactionId;
@@ -83,10 +83,10 @@ fn copy(random: &mut Random) -> shoal_two_phase_commit::TwoPhaseCommitMessage {
     let rows = (0..random.below(3)).map(|_| row(random)).collect();
     let write = |random: &mut Random| {
         let (table, key) = (TableId(small(random) % 3), bytes(random).into());
-        let value = random.chance(1, 2).then(|| bytes(random).into());
+        let change = change(random);
         let (node, worker) = (NodeId(small(random) % 4), WorkerId(0));
         let transaction = TransactionId { node, worker, sequence: number(random) };
-        SnapshotWrite { transaction, write: StreamWrite { table, key, value } }
+        SnapshotWrite { transaction, write: StreamWrite { table, key, change } }
     };
     let writes = (0..random.below(2)).map(|_| write(random)).collect();
     let contents = ChunkContents { rows, writes };
