@@ -408,21 +408,16 @@ mod tests {
         assert_eq!(replay(&mut session, &[write(b"b")], 0), (None, vec![false]));
     }
 
-    /// Replays a delta of key `k` that writes one byte at this place.
-    fn patch(
-        session: &mut Session,
-        (clock, base): (u64, u64),
-        (place, byte): (u8, u8),
-        rule: ReplayRule,
-    ) -> Replayed {
+    /// Replays a delta of key `k` that changes one byte: `skip` bytes stand in front of it.
+    fn patch(session: &mut Session, clock: u64, base: u64, skip: u8, byte: u8) -> Replayed {
         let stamp = Stamp::local(Epoch(1), Clock(clock));
-        let patch = [place, 0, 1, 0, byte];
+        let patch = [skip, 0, 1, 0, byte];
         let delta = Delta { base: (Epoch(1), Clock(base)), length: 3, patch: &patch[..] };
         let (table, change) = (TableId(0), Change::Delta(delta));
         let write = ReplayedWrite { table, key: b"k", change, stamp: stamp.as_ref() };
         let mut replayed = None;
         let report = |_: &_, it| replayed = Some(it);
-        session.replay([write], rule, |_| false, report).unwrap();
+        session.replay([write], ReplayRule::NewestWins, |_| false, report).unwrap();
         replayed.expect("it is reported")
     }
 
@@ -431,17 +426,16 @@ mod tests {
         let store = Arc::new(Store::new(Options::default()));
         let mut session = store.session().unwrap();
         let row = |clock: u64| (b"k".to_vec(), (1, clock), Some(b"abc".to_vec()));
-        let newest = ReplayRule::NewestWins;
-        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Waits, "no row");
+        assert_eq!(patch(&mut session, 3, 2, 0, b'x'), Replayed::Waits, "no row");
         replay(&mut session, &[row(1)], 0);
-        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Waits, "too old");
-        assert_eq!(patch(&mut session, (2, 1), (1, b'y'), newest), Replayed::Won);
-        assert_eq!(patch(&mut session, (3, 2), (0, b'x'), newest), Replayed::Won);
+        assert_eq!(patch(&mut session, 3, 2, 0, b'x'), Replayed::Waits, "too old");
+        assert_eq!(patch(&mut session, 2, 1, 1, b'y'), Replayed::Won);
+        assert_eq!(patch(&mut session, 3, 2, 0, b'x'), Replayed::Won);
         assert_eq!(rows(&mut session)[&b"k"[..]], b"xyc");
-        assert_eq!(patch(&mut session, (3, 2), (0, b'z'), newest), Replayed::GaveWay, "again");
-        assert_eq!(patch(&mut session, (2, 1), (1, b'z'), newest), Replayed::GaveWay, "older");
+        assert_eq!(patch(&mut session, 3, 2, 0, b'z'), Replayed::GaveWay, "again");
+        assert_eq!(patch(&mut session, 2, 1, 1, b'z'), Replayed::GaveWay, "older");
         replay(&mut session, &[(b"k".to_vec(), (1, 5), None)], 0);
-        assert_eq!(patch(&mut session, (4, 3), (1, b'z'), newest), Replayed::GaveWay, "deleted");
+        assert_eq!(patch(&mut session, 4, 3, 1, b'z'), Replayed::GaveWay, "deleted");
         assert!(rows(&mut session).is_empty());
     }
 
@@ -451,6 +445,6 @@ mod tests {
         let store = Arc::new(Store::new(Options::default()));
         let mut session = store.session().unwrap();
         replay(&mut session, &[(b"k".to_vec(), (1, 2), Some(b"abc".to_vec()))], 0);
-        patch(&mut session, (3, 1), (0, b'x'), ReplayRule::NewestWins);
+        patch(&mut session, 3, 1, 0, b'x');
     }
 }

@@ -39,7 +39,7 @@ pub struct Locked<S: DerefMut<Target = Session>> {
 pub struct LockedWrite<'a> {
     /// The table of the row.
     pub table: TableId,
-    /// Its key.
+    /// The key that is written.
     pub key: &'a [u8],
     /// The value; `None` for a tombstone.
     pub value: Option<&'a [u8]>,
