@@ -267,6 +267,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("trust-far-clock", TIGA_PLANTED),
     ("seal-open", TIGA_PLANTED),
     ("read-unstable", TIGA_PLANTED),
+    ("read-over-ready", TIGA_PLANTED),
     ("digest-without-history", "engines/tiga/tests/protocol/scripts.rs"),
     ("forget-tentative", TIGA_RECOVERY),
     ("forget-imports", TIGA_RECOVERY),

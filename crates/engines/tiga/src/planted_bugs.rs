@@ -43,6 +43,8 @@ pub enum TigaPlantedBug {
     SealOpen,
     /// Reads are shown that are not decided, or that a recovery's transactions may have overwritten (T11).
     ReadUnstable,
+    /// Reads miss what this leader has said that it is ready for, and another participant may have released (T11).
+    ReadOverReady,
 }
 
 impl Plantable for TigaPlantedBug {

@@ -1,7 +1,7 @@
 //! The transactions that wait at a replica, by their stamps: a follower releases what is due and has nothing conflicting in
 //! front of it; a leader agrees with others first.
 
-use crate::locks::LockIndex;
+use crate::locks::{Lock, LockIndex};
 use crate::message::Message;
 use crate::record::Record;
 use crate::stamp::{ArrivalTimes, Stamp};
@@ -180,6 +180,11 @@ impl Queue {
     #[must_use]
     pub fn before(&self, stamp: Stamp, work: &Work) -> Vec<Stamp> {
         self.locks.before(stamp, &work.locks).collect()
+    }
+
+    /// Those that conflict with these locks; some may come twice.
+    pub fn rivals<'a>(&'a self, locks: &'a [Lock]) -> impl Iterator<Item = &'a Waiting> + 'a {
+        self.locks.rivals(locks).map(|stamp| &self.entries[&stamp])
     }
 
     /// When the next one is due, on the transaction clock.

@@ -1,31 +1,47 @@
 //! Reads of coordinators that buffer writes: a leader answers them from decided rows, with versions that `certify` compares.
+//!
+//! What was read at once from one leader is not certified if nothing is written, so it has to be the last state. A leader that
+//! is `Ready` for a transaction of several shards does not know whether another participant has released it, and what rests on
+//! it there may be committed: reads of what it writes wait until it is decided here, or refused. A transaction for which this
+//! leader is not ready is released nowhere.
+//!
+//! ```text
+//!   leader of X                        leader of Y
+//!   Ready(T) ────────────────────────► releases T, then U, which is behind it; U is committed
+//!   a read that begins now sees T      (T's `Ready` of Y is on its way to X)
+//! ```
 
 use crate::digest::{granule_resource, table_resource};
 use crate::execute::bounds_of;
 use crate::leading::DeferredReads;
+use crate::locks::Lock;
 use crate::message::{Found, Message, Read};
 use crate::planted_bugs::TigaPlantedBug;
 use crate::replica::Replica;
 use crate::rows::Rows;
 use crate::step::Step;
+use crate::transaction::{KeyAccess, Part, RangeAccess};
+use shoal_cluster::topology::TableMap;
 use shoal_engine::operation::OperationResult;
-use shoal_types::NodeId;
+use shoal_types::{Ballot, NodeId, ShardId};
 
 /// One answer brings no more rows than so, and no more bytes but for one row.
 const PAGE_ROWS: usize = 1 << 12;
 const PAGE_BYTES: usize = 1 << 20;
 
 impl Replica {
-    /// Answers reads, once all that they read is decided, and all is released that a recovery has found: it may be committed.
+    /// Answers reads, once all that they read is decided, and all is released that may be committed: what a recovery has found,
+    /// and that for which this leader is `Ready`.
     pub fn read(&mut self, step: &mut Step<'_>, from: NodeId, number: u64, reads: Vec<Read>) {
         if self.serves().is_none() || !step.has_lease {
             return;
         }
+        let is_promised = self.is_promised(step, &reads);
         let rows = &self.ledger.rows;
         let waits = !step.options.bugs.has(TigaPlantedBug::ReadUnstable);
         let leading = self.leading.as_mut().expect("serves");
         let is_open = !leading.inherited.is_empty() || !reads.iter().all(|it| is_decided(rows, it));
-        if waits && is_open {
+        if waits && (is_open || is_promised) {
             if !leading.reads.iter().any(|it| it.from == from && it.number == number) {
                 leading.reads.push(DeferredReads { from, number, reads });
             }
@@ -34,6 +50,30 @@ impl Replica {
         let found = reads.iter().map(|read| find(rows, read)).collect();
         step.send(from, Message::ReadsDone { number, found });
     }
+
+    /// Whether something waits that writes what is read, and for which this leader has said `Ready`, under any ballots.
+    fn is_promised(&self, step: &Step<'_>, reads: &[Read]) -> bool {
+        if step.options.bugs.has(TigaPlantedBug::ReadOverReady) || self.queue.is_empty() {
+            return false;
+        }
+        let locks = locks(step.library.tables, self.shard, reads);
+        self.queue.rivals(&locks).any(|waiting| waiting.own.is_some())
+    }
+}
+
+/// What a transaction locks that reads so.
+fn locks(tables: &TableMap, shard: ShardId, reads: &[Read]) -> Vec<Lock> {
+    let mut part = Part::new(shard, Ballot::default());
+    for read in reads {
+        match read {
+            Read::Key { table, key } => part.reads.push(KeyAccess::new(tables, *table, key)),
+            Read::Range { table, granule, .. } => {
+                let (table, granule) = (*table, granule.clone());
+                part.ranges.push(RangeAccess { table, granule, writes: false });
+            }
+        }
+    }
+    part.locks()
 }
 
 fn is_decided(rows: &Rows, read: &Read) -> bool {

@@ -7,6 +7,7 @@ use crate::digest::{Digest, Digester, granule_resource, key_resource, table_reso
 use crate::locks::{Lock, Mode, joined};
 use crate::stamp::Stamp;
 use bytes::Bytes;
+use shoal_cluster::topology::{Partitioning, TableMap};
 use shoal_engine::TransactionId;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ShardId, TableId, Time};
@@ -157,6 +158,19 @@ impl Transaction {
 }
 
 impl Part {
+    /// A part that touches nothing yet.
+    #[must_use]
+    pub fn new(shard: ShardId, ballot: Ballot) -> Part {
+        Part {
+            shard,
+            ballot,
+            reads: Vec::new(),
+            writes: Vec::new(),
+            ranges: Vec::new(),
+            certificate: Certificate::default(),
+        }
+    }
+
     /// All that it locks.
     #[must_use]
     pub fn locks(&self) -> Vec<Lock> {
@@ -207,7 +221,22 @@ impl Part {
     }
 }
 
+/// How many bytes of a table's keys name a granule; 0 where it has none.
+#[must_use]
+pub fn granule_bytes(tables: &TableMap, table: TableId) -> u16 {
+    match tables.get(table).map(|table| table.partitioning()) {
+        Some(Partitioning::Hash { prefix_bytes }) => u16::try_from(*prefix_bytes).unwrap_or(0),
+        Some(Partitioning::Range { .. } | Partitioning::Everywhere) | None => 0,
+    }
+}
+
 impl KeyAccess {
+    /// A key with the granule that its table gives it.
+    #[must_use]
+    pub fn new(tables: &TableMap, table: TableId, key: &Bytes) -> KeyAccess {
+        KeyAccess { table, key: key.clone(), granule_bytes: granule_bytes(tables, table) }
+    }
+
     /// The first bytes of the key, which name its granule; `None` where it is in none.
     #[must_use]
     pub fn granule(&self) -> Option<&[u8]> {

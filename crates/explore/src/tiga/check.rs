@@ -240,13 +240,29 @@ impl Tiga {
         Ok(())
     }
 
+    /// What a leader has answered stands behind what it has read, and in front of all that conflicts and was not there.
+    fn order_reads(&self, state: &State, after: &mut [u8; 8]) {
+        let count = self.scenario.transactions.len() as u8;
+        for id in (0..count).filter(|id| self.is_read(*id) && state.committed >> id & 1 != 0) {
+            let read = state.read_behind[id as usize];
+            for shard in self.participants(id) {
+                let log = final_log(&state.shards[shard]).iter();
+                for entry in log.filter(|entry| self.conflict(shard, entry.id, id)) {
+                    match read >> entry.id & 1 != 0 {
+                        true => after[entry.id as usize] |= 1 << id,
+                        false => after[id as usize] |= 1 << entry.id,
+                    }
+                }
+            }
+        }
+    }
+
     /// The transactions of `among`, in the order of all logs and of real time, have no cycle.
     fn check_serializable(&self, state: &State, among: u8) -> Result<(), Violation> {
         let count = self.scenario.transactions.len();
         let mut after = [0u8; 8];
         for (shard, of) in state.shards.iter().enumerate() {
-            let finished = of.ballots.iter().rev().find(|ballot| ballot.finished.is_some());
-            let log: &[Entry] = finished.map_or(&[], |ballot| &ballot.log);
+            let log = final_log(of);
             for (place, one) in log.iter().enumerate() {
                 for other in
                     log[place + 1..].iter().filter(|other| self.conflict(shard, one.id, other.id))
@@ -255,6 +271,7 @@ impl Tiga {
                 }
             }
         }
+        self.order_reads(state, &mut after);
         for (id, before) in state.committed_before.iter().enumerate() {
             for earlier in (0..count).filter(|earlier| before.unwrap_or(0) >> earlier & 1 != 0) {
                 after[earlier] |= 1 << id;
@@ -275,6 +292,12 @@ impl Tiga {
             None => Ok(()),
         }
     }
+}
+
+/// The log of the latest ballot that has ended its recovery.
+fn final_log(of: &Shard) -> &[Entry] {
+    let finished = of.ballots.iter().rev().find(|ballot| ballot.finished.is_some());
+    finished.map_or(&[], |ballot| &ballot.log)
 }
 
 fn violation(rule: &'static str, what: String) -> Violation {

@@ -25,6 +25,7 @@
 //! | `order.rs` | conflict tables, digests, reads |
 //! | `release.rs` | acceptance, release, votes, synchronization |
 //! | `agreement.rs` | `Propose`, `Ready`, detective votes |
+//! | `leader_reads.rs` | reads at one leader |
 //! | `records.rs` | ballots: promises, start and final records |
 //! | `recovery.rs` | answers of other shards, what is imported and kept |
 //! | `check.rs` | what has to hold |
@@ -32,6 +33,7 @@
 
 mod agreement;
 mod check;
+mod leader_reads;
 mod order;
 mod records;
 mod recovery;
@@ -79,6 +81,8 @@ pub enum Action {
     VoteEarly { shard: usize, replica: usize, id: u8 },
     /// A leader appends what stands at the head of its queue and is agreed.
     Release { shard: usize, replica: usize, id: u8 },
+    /// A leader answers a transaction that only reads, and only there.
+    Read { shard: usize, replica: usize, id: u8 },
     /// A follower takes the next entry of the leader's log.
     Sync { shard: usize, replica: usize },
     /// The replica is appointed leader. The old one crashes, or goes on until it learns of it.
@@ -121,6 +125,9 @@ impl Tiga {
             }
             if state.shards[shard].replicas[replica].leader.is_none() {
                 continue;
+            }
+            if self.can_read(state, at, id) {
+                actions.push(Action::Read { shard, replica, id });
             }
             if self.can_propose_at_head(state, at, id) {
                 actions.push(Action::ProposeAtHead { shard, replica, id });
@@ -213,6 +220,7 @@ impl Tiga {
                 let queued = self.releasable(state, (shard, replica), id).expect("is possible");
                 return self.append(state, (shard, replica), &queued);
             }
+            Action::Read { shard, replica, id } => self.read(state, (shard, replica), id),
             Action::Sync { shard, replica } => self.sync(state, (shard, replica)),
             Action::Appoint { shard, replica, old_crashes } => {
                 return self.appoint(state, (shard, replica), old_crashes);
@@ -256,6 +264,9 @@ impl fmt::Display for Action {
             }
             Action::Release { shard, replica, id } => {
                 write!(f, "S{shard} R{replica} appends T{id}")
+            }
+            Action::Read { shard, replica, id } => {
+                write!(f, "S{shard} R{replica} answers the reads of T{id}")
             }
             Action::Sync { shard, replica } => write!(f, "S{shard} R{replica} syncs an entry"),
             Action::Appoint { shard, replica, old_crashes } => {
@@ -321,6 +332,7 @@ impl Model for Tiga {
             proposes: BTreeSet::new(),
             readies: BTreeSet::new(),
             committed_before: vec![None; self.scenario.transactions.len()],
+            read_behind: vec![0; self.scenario.transactions.len()],
             committed: 0,
             actions: 0,
         }

@@ -60,6 +60,7 @@ impl Tiga {
         let (shard, replica) = at;
         let of = &state.shards[shard].replicas[replica];
         if !of.is_alive
+            || self.is_read(id)
             || !self.access(id, shard).is_some()
             || self.holds_transaction(state, at, id)
         {

@@ -45,6 +45,8 @@ pub enum Rule {
     T7,
     /// T9: a voter that has promised a ballot votes under no lower one.
     T9,
+    /// T11: a leader answers no reads while it is ready for something that writes what they read.
+    T11,
     /// A voter that returns without its tentative list forces a new ballot of the leader. Without: it joins the latest one.
     RestartBallot,
     /// Proposed, only where a recovery may end without the answer of another shard: a transaction is committed only when
@@ -54,7 +56,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the design.
-    pub const ALL: [Rule; 21] = [
+    pub const ALL: [Rule; 22] = [
         Rule::ChainedDigests,
         Rule::DigestsDecide,
         Rule::ImportsBehind,
@@ -74,6 +76,7 @@ impl Rule {
         Rule::T6,
         Rule::T7,
         Rule::T9,
+        Rule::T11,
         Rule::RestartBallot,
         Rule::CommitOverCommitted,
     ];
@@ -100,6 +103,7 @@ impl Rule {
             Rule::T6 => "t6",
             Rule::T7 => "t7",
             Rule::T9 => "t9",
+            Rule::T11 => "t11",
             Rule::RestartBallot => "restart-ballot",
             Rule::CommitOverCommitted => "commit-over-committed",
         }

@@ -61,6 +61,8 @@ pub struct Transaction {
     pub access: [Access; SHARDS_MAX],
     /// The timestamp that its coordinator gives it.
     pub t: u8,
+    /// It only reads, on one shard, whose leader answers it at once: it has no timestamp, and is not certified.
+    pub is_read: bool,
 }
 
 /// How transactions of several shards run.
@@ -148,6 +150,16 @@ impl Scenario {
         self
     }
 
+    /// Adds one or two transactions that leaders answer at once.
+    #[must_use]
+    pub fn with_random_reads(mut self, seed: u64) -> Scenario {
+        let mut random = Random::new(!seed);
+        for _ in 0..random.range_inclusive(1, 2) {
+            self.transactions.push(random_read(&mut random, self.shards));
+        }
+        self
+    }
+
     /// A scenario drawn from `seed`: two to five transactions over `shards` shards, up to three appointments.
     pub fn random(seed: u64, shards: usize) -> Scenario {
         let mut random = Random::new(seed);
@@ -182,7 +194,15 @@ fn random_transaction(random: &mut Random, shards: usize) -> Transaction {
             };
         }
     }
-    Transaction { access, t: random.range_inclusive(1, 9) as u8 }
+    Transaction { access, t: random.range_inclusive(1, 9) as u8, is_read: false }
+}
+
+/// A transaction that a leader answers at once.
+fn random_read(random: &mut Random, shards: usize) -> Transaction {
+    let mut access = [Access::NONE; SHARDS_MAX];
+    let keys = *random.pick(&[1, 1, 2, 3]).expect("not empty");
+    access[random.below(shards as u64) as usize] = Access::read(keys);
+    Transaction { access, t: 0, is_read: true }
 }
 
 /// Most followers receive most transactions, or too few of them are fast for anything to go wrong.

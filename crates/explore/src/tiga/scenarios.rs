@@ -22,7 +22,7 @@ const fn scenario(name: &'static str, about: &'static str, size: ScenarioSize) -
     ScenarioInfo { name, about, size }
 }
 
-static SCENARIOS: [ScenarioInfo; 19] = [
+static SCENARIOS: [ScenarioInfo; 21] = [
     scenario("one-update", "one transaction of two shards, no crash", ScenarioSize::Small),
     scenario(
         "below-synced",
@@ -37,6 +37,11 @@ static SCENARIOS: [ScenarioInfo; 19] = [
     scenario(
         "one-update-crash",
         "one transaction of two shards, one leader crashes",
+        ScenarioSize::Small,
+    ),
+    scenario(
+        "leader-read",
+        "a leader answers reads, and the other shard has released more",
         ScenarioSize::Small,
     ),
     scenario("two-updates", "two transactions of two shards, no crash", ScenarioSize::Large),
@@ -98,6 +103,7 @@ static SCENARIOS: [ScenarioInfo; 19] = [
         ScenarioSize::Unbounded,
     ),
     scenario(THREE_SHARDS, "the same, over three shards", ScenarioSize::Unbounded),
+    scenario(READS, "random, with reads that leaders answer", ScenarioSize::Unbounded),
 ];
 
 const RANDOM: &str = "random";
@@ -107,6 +113,7 @@ const UNREACHABLE: &str = "random-unreachable";
 const DETECTIVE: &str = "random-detective";
 const WHOLE: &str = "random-whole";
 const THREE_SHARDS: &str = "random-three-shards";
+const READS: &str = "random-reads";
 
 /// The scenario in which a search breaks the rule, and which search does.
 #[derive(Clone, Copy)]
@@ -204,6 +211,12 @@ static SWITCHES: [Switch; Rule::ALL.len()] = [
     switch(Rule::T7, "T7", "tentative lists are forgotten", walks(RANDOM, 1000)),
     switch(Rule::T9, "T9", "voters vote under a lower ballot than promised", walks(RANDOM, 5000)),
     switch(
+        Rule::T11,
+        "T11",
+        "leaders answer reads of what they are ready to overwrite",
+        every_state("leader-read"),
+    ),
+    switch(
         Rule::RestartBallot,
         "recovery",
         "a voter that has lost its memory joins the latest ballot",
@@ -279,6 +292,10 @@ pub(super) fn random(name: &str, seed: u64) -> Option<Scenario> {
         DETECTIVE => Some(Scenario { detective: true, ..two() }),
         WHOLE => Some(Scenario { shape: Shape::Whole, ..two() }),
         THREE_SHARDS => Some(Scenario::random(seed, 3)),
+        READS => {
+            let shape = if seed.is_multiple_of(2) { Shape::Pieces } else { Shape::Whole };
+            Some(Scenario { shape, ..two().with_random_reads(seed) })
+        }
         _ => None,
     }
 }
@@ -289,7 +306,8 @@ const B: u8 = 2;
 
 /// A transaction that reads and writes keys of the first and the second shard.
 fn update(x: u8, y: u8, t: u8) -> Transaction {
-    Transaction { access: [Access::update(x), Access::update(y), Access::NONE], t }
+    let access = [Access::update(x), Access::update(y), Access::NONE];
+    Transaction { access, t, is_read: false }
 }
 
 /// The scenario with this name.
@@ -306,6 +324,11 @@ pub(super) fn fixed(name: &str) -> Scenario {
         "import" => Scenario::new(vec![update(A, A, 1), update(A, 0, 5)]).crashing(&[0]),
         "opposite-order" => {
             Scenario::new(vec![update(A, A | B, 1), update(A, A, 2), update(0, B, 3)]).only_slow()
+        }
+        "leader-read" => {
+            let access = [Access::read(A), Access::NONE, Access::NONE];
+            let read = Transaction { access, t: 0, is_read: true };
+            Scenario::new(vec![update(A, A, 1), update(0, A, 2), read]).only_slow()
         }
         "both-leaders" => {
             let lost = vec![(0, 1, 1), (0, 1, 2)];

@@ -260,6 +260,8 @@ pub struct State {
     pub(super) readies: BTreeSet<Ready>,
     /// The transactions that were committed when each one began, for those that have.
     pub(super) committed_before: Vec<Option<u8>>,
+    /// For transactions that only read, at one leader: what they have read, as bits.
+    pub(super) read_behind: Vec<u8>,
     /// Committed ones, as far as a coordinator can know.
     pub(super) committed: u8,
     /// Actions so far, up to the scenario's `quiet_actions`.
@@ -281,6 +283,7 @@ impl Hash for State {
         self.proposes.hash(hasher);
         self.readies.hash(hasher);
         self.committed_before.hash(hasher);
+        self.read_behind.hash(hasher);
         self.committed.hash(hasher);
         self.actions.hash(hasher);
     }

@@ -31,6 +31,7 @@ impl Subject for Tiga {
         ("trust-far-clock", TigaPlantedBug::TrustFarClock),
         ("seal-open", TigaPlantedBug::SealOpen),
         ("read-unstable", TigaPlantedBug::ReadUnstable),
+        ("read-over-ready", TigaPlantedBug::ReadOverReady),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> TigaEngineOptions {

@@ -73,7 +73,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 11] = [
 const FOUND_IN_ZEUS: [u64; 5] = [15, 32, 45, 1_900_332, 8_389_005];
 
 /// Seeds that found one while `tiga` ran.
-const FOUND_IN_TIGA: [u64; 2] = [70, 50_059];
+const FOUND_IN_TIGA: [u64; 3] = [70, 50_059, 710_123];
 
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;

@@ -3,7 +3,7 @@
 //! A procedure of shape `Whole` is executed so where one shard has all that it touches; otherwise its body runs at the
 //! coordinator, as that of any other transaction, and is certified.
 
-use super::transaction::{OpenCall, granule_bytes, granule_of_scan, part_of};
+use super::transaction::{OpenCall, granule_of_scan, part_of};
 use super::{Tiga, TigaEffects};
 use crate::coordinator::{Outcome, joined};
 use crate::transaction::{Body, KeyAccess, Part, RangeAccess, RequestRow, Transaction};
@@ -82,8 +82,7 @@ impl Tiga {
 
     fn add_key(&self, parts: &mut Parts, table: TableId, key: &Bytes, writes: bool) -> Result<()> {
         let worker_context = &self.runtime.worker_context;
-        let granule_bytes = granule_bytes(&worker_context.known_tables(), table);
-        let access = KeyAccess { table, key: key.clone(), granule_bytes };
+        let access = KeyAccess::new(&worker_context.known_tables(), table, key);
         let shards = match worker_context.home_of(table, key)? {
             Home::One(shard) => vec![shard],
             Home::Everywhere => worker_context.topology.shard_ids().collect(),

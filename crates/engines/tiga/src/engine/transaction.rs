@@ -3,10 +3,10 @@
 
 use crate::execute::bounds_of;
 use crate::message::{Found, Read};
-use crate::transaction::{Body, Certificate, KeyAccess, Part, RangeAccess, Transaction};
+use crate::transaction::{Body, KeyAccess, Part, RangeAccess, Transaction, granule_bytes};
 use crate::view::View;
 use bytes::Bytes;
-use shoal_cluster::topology::{Partitioning, TableMap};
+use shoal_cluster::topology::TableMap;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, DeclaredCall};
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
@@ -57,14 +57,6 @@ pub(super) struct PendingRead {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) call: Rc<DeclaredCall>,
-}
-
-/// How many bytes of a table's keys name a granule; 0 where it has none.
-pub(super) fn granule_bytes(tables: &TableMap, table: TableId) -> u16 {
-    match tables.get(table).map(|table| table.partitioning()) {
-        Some(Partitioning::Hash { prefix_bytes }) => u16::try_from(*prefix_bytes).unwrap_or(0),
-        Some(Partitioning::Range { .. } | Partitioning::Everywhere) | None => 0,
-    }
 }
 
 /// The granule that holds all keys of a scan, if one does.
@@ -308,14 +300,9 @@ impl OpenTransaction {
         ending: BodyEnd,
     ) -> Option<Transaction> {
         let mut parts: BTreeMap<ShardId, Part> = BTreeMap::new();
-        let access = |table: TableId, key: &Bytes| KeyAccess {
-            table,
-            key: key.clone(),
-            granule_bytes: granule_bytes(tables, table),
-        };
         for ((shard, table, key), (version, _)) in &self.reads {
             let part = part_of(&mut parts, view, *shard);
-            part.reads.push(access(*table, key));
+            part.reads.push(KeyAccess::new(tables, *table, key));
             part.certificate.versions.push(*version);
         }
         for ((shard, table, granule), version) in &self.ranges {
@@ -327,7 +314,7 @@ impl OpenTransaction {
         let writes = self.writes.iter().filter(|_| ending == BodyEnd::Commit);
         for ((shard, table, key), value) in writes {
             let part = part_of(&mut parts, view, *shard);
-            part.writes.push(access(*table, key));
+            part.writes.push(KeyAccess::new(tables, *table, key));
             part.certificate.values.push(value.clone());
         }
         let parts: Vec<Part> = parts.into_values().collect();
@@ -342,13 +329,8 @@ pub(super) fn part_of<'p>(
     view: &View,
     shard: ShardId,
 ) -> &'p mut Part {
-    parts.entry(shard).or_insert_with(|| Part {
-        shard,
-        ballot: view.shard(shard).map(|view| view.ballot).unwrap_or_default(),
-        reads: Vec::new(),
-        writes: Vec::new(),
-        ranges: Vec::new(),
-        certificate: Certificate::default(),
+    parts.entry(shard).or_insert_with(|| {
+        Part::new(shard, view.shard(shard).map(|view| view.ballot).unwrap_or_default())
     })
 }
 

@@ -6,7 +6,7 @@ use shoal_engine::TransactionId;
 use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
 use shoal_tiga::message::Message;
-use shoal_tiga::transaction::{Body, Certificate, KeyAccess, Part, Transaction};
+use shoal_tiga::transaction::{Body, KeyAccess, Part, Transaction};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
 use shoal_types::procedure::{ProcedureTransaction, Procedures};
@@ -325,14 +325,8 @@ impl Cluster {
         let mut parts: BTreeMap<u32, Part> = BTreeMap::new();
         for key in keys {
             let shard = u32::from(*key >= 100);
-            let part = parts.entry(shard).or_insert_with(|| Part {
-                shard: ShardId(shard),
-                ballot: self.logs[shard as usize].ballot,
-                reads: Vec::new(),
-                writes: Vec::new(),
-                ranges: Vec::new(),
-                certificate: Certificate::default(),
-            });
+            let ballot = self.logs[shard as usize].ballot;
+            let part = parts.entry(shard).or_insert_with(|| Part::new(ShardId(shard), ballot));
             let access =
                 KeyAccess { table: TABLE, key: Bytes::copy_from_slice(&[*key]), granule_bytes: 0 };
             part.reads.push(access.clone());

@@ -192,6 +192,29 @@ fn read_unstable() {
     assert_shows(TigaPlantedBug::ReadUnstable, script, 0, 1);
 }
 
+/// The other shard has released a transaction, and what rests on it there is committed; its `Ready` is on its way.
+#[test]
+fn read_over_ready() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[1, 101]);
+        let is_held = |from: NodeId, message: &Message| {
+            from == NodeId(3) && matches!(message, Message::Ready { .. })
+        };
+        cluster.deliver(|from, _, message| !is_held(from, message));
+        cluster.pass(HEADROOM);
+        cluster.deliver(|from, _, message| !is_held(from, message));
+        let behind = cluster.increment(&[101]);
+        cluster.deliver(|from, _, message| !is_held(from, message));
+        cluster.pass(HEADROOM);
+        voters(1).into_iter().for_each(|it| cluster.sync(1, it));
+        cluster.decide(1);
+        cluster.deliver(|from, _, message| !is_held(from, message));
+        assert_eq!(cluster.sums(behind), Some(vec![2]));
+        reads_of(&mut cluster, NodeId(0))
+    };
+    assert_shows(TigaPlantedBug::ReadOverReady, script, 0, 1);
+}
+
 /// A new leader has kept a transaction that votes have committed, and whose timestamp its clock has not reached.
 #[test]
 fn read_past_what_a_recovery_has_kept() {
