@@ -162,9 +162,6 @@ fn take_range<'p>(rest: &mut &'p [u8]) -> Option<(usize, &'p [u8])> {
 /// A range's `skip` and `length`.
 const RANGE_BYTES: usize = 4;
 
-/// Differences are looked for in steps of so many bytes.
-const WORD: usize = 8;
-
 /// Makes `patch` what makes `old` into `new`. Returns whether that is possible, in no more than `most` bytes.
 pub(crate) fn diff(old: &[u8], new: &[u8], most: usize, patch: &mut Vec<u8>) -> bool {
     patch.clear();
@@ -195,9 +192,15 @@ pub(crate) fn diff(old: &[u8], new: &[u8], most: usize, patch: &mut Vec<u8>) -> 
 
 /// How many bytes are the same before the first that is not.
 fn same_bytes(old: &[u8], new: &[u8]) -> usize {
-    let words = old.chunks_exact(WORD).zip(new.chunks_exact(WORD));
-    let same = words.take_while(|(old, new)| old == new).count() * WORD;
-    same + old[same..].iter().zip(&new[same..]).take_while(|(old, new)| old == new).count()
+    let same = same_words::<32>(old, new);
+    let same = same + same_words::<8>(&old[same..], &new[same..]);
+    same + same_words::<1>(&old[same..], &new[same..])
+}
+
+/// How many bytes are the same, in words of so many, before the first that differs.
+fn same_words<const BYTES: usize>(old: &[u8], new: &[u8]) -> usize {
+    let (old, new) = (old.as_chunks::<BYTES>().0, new.as_chunks::<BYTES>().0);
+    old.iter().zip(new).take_while(|(old, new)| old == new).count() * BYTES
 }
 
 /// How many bytes there are before so many that are the same that another range costs less.
