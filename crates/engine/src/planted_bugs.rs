@@ -48,6 +48,8 @@ pub enum PlantedBug {
     ServeUnknownTables,
     /// A node passes over the drop of a table, and serves its rows.
     ServeDroppedTables,
+    /// A place in which a value is waited for is given to others meanwhile (one transaction).
+    ShareSlots,
 }
 
 impl Plantable for PlantedBug {

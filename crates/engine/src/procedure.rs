@@ -7,7 +7,7 @@ use shoal_types::{Result, Rows, Scan, TableId, Transaction};
 pub use shoal_types::procedure::{Procedure, ProcedureTransaction, Procedures};
 
 /// What shards of this node answer within the call is ready, and nothing is allocated for it.
-impl DynTransaction for CoordinatorTransaction {
+impl DynTransaction for CoordinatorTransaction<'_> {
     fn table(&self, name: &str) -> Result<TableId> {
         self.table(name)
     }

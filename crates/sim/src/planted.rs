@@ -115,6 +115,7 @@ const BOUNDS: &[CatchBound] = &[
     // Tables are created and dropped in half of the seeds from 2^25 on.
     ("mako", "create-again", "exactly once", TABLES, 1_000),
     ("mako", "serve-dropped-tables", "tables", TABLES, 1_000),
+    ("mako", "share-slots", "one transaction", &["assertion"], 30),
     // Replicas are replaced in the seeds from 2^26 on.
     ("mako", "keep-former-voters", "M4", STREAMS, 300),
     ("mako", "leave-early", "M4", STREAMS, 300),

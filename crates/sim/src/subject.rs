@@ -88,6 +88,7 @@ impl AnyPlantedBug {
         ("drop-unreached-tombstones", AnyPlantedBug::Runtime(PlantedBug::DropUnreachedTombstones)),
         ("serve-unknown-tables", AnyPlantedBug::Runtime(PlantedBug::ServeUnknownTables)),
         ("serve-dropped-tables", AnyPlantedBug::Runtime(PlantedBug::ServeDroppedTables)),
+        ("share-slots", AnyPlantedBug::Runtime(PlantedBug::ShareSlots)),
         ("count-learner", AnyPlantedBug::CountLearner),
         ("forget-promise", AnyPlantedBug::ForgetPromise),
         ("adopt-shortest", AnyPlantedBug::AdoptShortest),

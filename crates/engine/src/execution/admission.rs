@@ -2,14 +2,13 @@
 
 use super::limits::{Limits, TURN};
 use super::slot::ResultSlot;
+use super::slot_pool::{PooledSlot, SlotPool, SlotUse};
+use super::tasks::LocalWakeups;
 use shoal_types::{Aborted, NodeId, Result, Time};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-
-/// Opens, or stays shut, for one that waits.
-type AdmissionGate = Rc<ResultSlot<Result<Rc<AdmissionPermit>>>>;
 
 /// Bounds the transactions of a worker that are not over: running, or certified and not committed. And
 /// bounds how many begin at once: a worker finishes before it begins. What has reached it meanwhile,
@@ -24,47 +23,76 @@ pub struct Admission {
     share: Cell<usize>,
     /// A node that serves no shard lets none in.
     serving: Cell<bool>,
-    /// Since when each waits.
-    queue: RefCell<VecDeque<(Time, AdmissionGate)>>,
+    /// Since when each waits, and what it waits for.
+    queue: RefCell<VecDeque<(Time, SlotUse)>>,
+    /// The answers to those that wait.
+    gates: SlotPool<Result<AdmissionTimes>>,
     /// Transactions inside that are about to begin another attempt. They go first.
     again: RefCell<VecDeque<Rc<ResultSlot<()>>>>,
 }
 
-/// One is inside, until the last copy is dropped: by the caller, which may make several attempts, and
-/// by the engine.
-#[derive(Debug)]
-pub struct AdmissionPermit {
-    admission: Rc<Admission>,
-    /// When it asked to be let in, and when it was.
+/// When a transaction asked to be let in, and when it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AdmissionTimes {
     pub(crate) asked: Time,
     pub(crate) entered: Time,
-    /// What the engine keeps over all attempts.
+}
+
+/// A transaction is inside until this is dropped by its caller, which may make several attempts; and, once it is shared
+/// with the engine, until the engine has dropped it, too.
+#[derive(Debug)]
+pub struct AdmissionPermit<'a> {
+    admission: &'a Rc<Admission>,
+    pub(crate) times: AdmissionTimes,
+    /// What stands for it from the first operation on another shard on.
+    shared: OnceCell<Rc<SharedPermit>>,
+}
+
+/// A permit that an engine shares, and what the engine keeps over all attempts.
+#[derive(Debug)]
+pub(crate) struct SharedPermit {
+    admission: Rc<Admission>,
     pub(crate) kept: RefCell<Option<Box<dyn Any>>>,
 }
 
-impl Drop for AdmissionPermit {
+impl AdmissionPermit<'_> {
+    /// The permit, for as long as the engine needs it.
+    pub(crate) fn share(&self) -> Rc<SharedPermit> {
+        let share = || {
+            let admission = Rc::clone(self.admission);
+            Rc::new(SharedPermit { admission, kept: RefCell::default() })
+        };
+        Rc::clone(self.shared.get_or_init(share))
+    }
+}
+
+impl Drop for AdmissionPermit<'_> {
     fn drop(&mut self) {
-        self.admission.open.set(self.admission.open.get() - 1);
+        if self.shared.get().is_none() {
+            self.admission.leave();
+        }
+    }
+}
+
+impl Drop for SharedPermit {
+    fn drop(&mut self) {
+        self.admission.leave();
     }
 }
 
 #[cfg(test)]
-impl AdmissionPermit {
+impl SharedPermit {
     /// Of an admission that is not shared.
-    pub(crate) fn alone() -> Rc<AdmissionPermit> {
-        AdmissionPermit::alone_since(Time::ZERO, Time::ZERO)
-    }
-
-    /// The same, asked for at that time and given at this.
-    pub(crate) fn alone_since(asked: Time, now: Time) -> Rc<AdmissionPermit> {
-        let admission = Admission::new(&Limits::default(), NodeId(0));
-        admission.step(true);
-        admission.let_in(asked, now)
+    pub(crate) fn alone() -> Rc<SharedPermit> {
+        let admission =
+            Admission::new(&Limits::default(), NodeId(0), &Rc::<LocalWakeups>::default());
+        admission.enters();
+        Rc::new(SharedPermit { admission, kept: RefCell::default() })
     }
 }
 
 impl Admission {
-    pub(crate) fn new(limits: &Limits, node: NodeId) -> Rc<Admission> {
+    pub(crate) fn new(limits: &Limits, node: NodeId, wakeups: &Rc<LocalWakeups>) -> Rc<Admission> {
         Rc::new(Admission {
             node,
             limits: limits.clone(),
@@ -72,6 +100,7 @@ impl Admission {
             share: Cell::new(0),
             serving: Cell::new(false),
             queue: RefCell::default(),
+            gates: SlotPool::new(wakeups, limits.faults),
             again: RefCell::default(),
         })
     }
@@ -80,19 +109,18 @@ impl Admission {
     ///
     /// # Errors
     /// [`Aborted::Overloaded`] where too many wait, or this one has waited too long.
-    pub(crate) async fn enter(self: &Rc<Self>, now: Time) -> Result<Rc<AdmissionPermit>> {
+    pub(crate) async fn enter<'a>(self: &'a Rc<Self>, now: Time) -> Result<AdmissionPermit<'a>> {
+        let permit = |times| AdmissionPermit { admission: self, times, shared: OnceCell::new() };
         if self.has_room() && self.queued() == 0 {
-            return Ok(self.let_in(now, now));
+            return Ok(permit(self.let_in(now, now)));
         }
         if self.queue.borrow().len() >= self.limits.queue_max {
             return Err(self.refusal("queue_max", self.limits.queue_max));
         }
-        let gate = AdmissionGate::default();
-        self.queue.borrow_mut().push_back((now, Rc::clone(&gate)));
-        let mut entry = WaitingAdmission { admission: self, gate, waits: true };
-        let outcome = entry.gate.take().await;
-        entry.waits = false;
-        outcome
+        let gate = self.gates.begin();
+        self.queue.borrow_mut().push_back((now, gate.of()));
+        let mut waiting = WaitingAdmission { admission: self, gate };
+        std::pin::Pin::new(&mut waiting.gate).await.map(permit)
     }
 
     /// Waits until another attempt may begin, of one that is inside.
@@ -113,7 +141,7 @@ impl Admission {
     }
 
     /// Lets in those for which there is room, and refuses those that have waited too long.
-    pub(crate) fn turn(self: &Rc<Self>, now: Time) {
+    pub(crate) fn turn(&self, now: Time) {
         // Newcomers get their part: those that meet conflicts come back again and again.
         let kept = usize::from(self.limits.begins_max > 1 && self.queued() > 0);
         while self.share.get() > kept {
@@ -132,11 +160,11 @@ impl Admission {
             }
             let (_, gate) = waiting.pop_front().expect("seen above");
             drop(waiting);
-            gate.fill(if admitted {
-                Ok(self.let_in(since, now))
-            } else {
-                Err(self.refusal("open_max", self.limits.open_max))
-            });
+            let outcome = match admitted {
+                true => Ok(self.let_in(since, now)),
+                false => Err(self.refusal("open_max", self.limits.open_max)),
+            };
+            self.gates.fill(gate, outcome);
         }
     }
 
@@ -169,15 +197,18 @@ impl Admission {
         self.is_open() && self.share.get() > 0
     }
 
-    fn let_in(self: &Rc<Self>, asked: Time, now: Time) -> Rc<AdmissionPermit> {
-        self.open.set(self.open.get() + 1);
+    fn let_in(&self, asked: Time, entered: Time) -> AdmissionTimes {
         self.share.set(self.share.get() - 1);
-        Rc::new(AdmissionPermit {
-            admission: Rc::clone(self),
-            asked,
-            entered: now,
-            kept: RefCell::default(),
-        })
+        self.enters();
+        AdmissionTimes { asked, entered }
+    }
+
+    fn enters(&self) {
+        self.open.set(self.open.get() + 1);
+    }
+
+    fn leave(&self) {
+        self.open.set(self.open.get() - 1);
     }
 
     fn refusal(&self, limit: &'static str, max: usize) -> shoal_types::Error {
@@ -192,16 +223,22 @@ impl Admission {
 /// One in the queue, which may lose patience.
 struct WaitingAdmission<'a> {
     admission: &'a Admission,
-    gate: AdmissionGate,
-    waits: bool,
+    gate: PooledSlot<'a, Result<AdmissionTimes>>,
 }
 
 impl Drop for WaitingAdmission<'_> {
     fn drop(&mut self) {
-        if !self.waits {
+        if self.gate.is_over() {
             return; // A long queue is not searched for those that have left it.
         }
-        self.admission.queue.borrow_mut().retain(|(_, other)| !Rc::ptr_eq(other, &self.gate));
+        match self.gate.withdraw() {
+            Some(Ok(_)) => self.admission.leave(),
+            Some(Err(_)) => {}
+            None => {
+                let of = self.gate.of();
+                self.admission.queue.borrow_mut().retain(|(_, other)| *other != of);
+            }
+        }
     }
 }
 
@@ -220,7 +257,7 @@ mod tests {
         let (queue_max, queue_wait_max) = (2, QUEUE_WAIT_MAX);
         let limits =
             Limits { open_max: 4, begins_max: 2, queue_max, queue_wait_max, ..Limits::default() };
-        Admission::new(&limits, NodeId(0))
+        Admission::new(&limits, NodeId(0), &Rc::<LocalWakeups>::default())
     }
 
     fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Option<T> {
@@ -238,7 +275,7 @@ mod tests {
         admission
     }
 
-    fn enter(admission: &Rc<Admission>) -> Rc<AdmissionPermit> {
+    fn enter(admission: &Rc<Admission>) -> AdmissionPermit<'_> {
         poll(pin!(admission.enter(NOW))).expect("no need to wait").expect("let in")
     }
 
@@ -276,10 +313,14 @@ mod tests {
         assert!(poll(fifth.as_mut()).is_none(), "it is full");
         assert_eq!(admission.next_due(NOW), Some(NOW + QUEUE_WAIT_MAX));
         drop((third, fourth));
-        drop(Rc::clone(&first));
-        assert_eq!(admission.open(), 2, "the first is still inside");
+        let shared = first.share();
+        drop(first);
+        assert_eq!(admission.open(), 2, "the engine has the first");
         admission.turn(NOW);
         assert!(poll(fifth.as_mut()).is_some());
+        drop(shared);
+        assert_eq!(admission.open(), 1, "the second");
+        assert_eq!(admission.gates.len(), 0);
     }
 
     #[test]
@@ -298,7 +339,7 @@ mod tests {
         let mut gone = Box::pin(admission.enter(NOW));
         assert!(poll(gone.as_mut()).is_none());
         drop(gone);
-        assert_eq!(admission.queued(), 0);
+        assert_eq!((admission.queued(), admission.gates.len()), (0, 0));
 
         let mut late = Box::pin(admission.enter(NOW));
         assert!(poll(late.as_mut()).is_none());
@@ -307,6 +348,6 @@ mod tests {
         admission.turn(NOW);
         assert_eq!(admission.open(), 1, "let in, and has not learned of it");
         drop(late);
-        assert_eq!(admission.open(), 0);
+        assert_eq!((admission.open(), admission.gates.len()), (0, 0));
     }
 }

@@ -161,9 +161,9 @@ pub fn unless_committed(commit: &impl CommitState, shard: ShardId, error: Error)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::admission::AdmissionPermit;
+    use crate::execution::admission::SharedPermit;
+    use crate::execution::attempt::Attempt;
     use crate::execution::leaderships::ShardLeader;
-    use crate::execution::stage_times::StageMarks;
     use crate::operation::Operation;
     use crate::transaction_id::TransactionId;
     use bytes::Bytes;
@@ -189,9 +189,8 @@ mod tests {
     /// A transaction that has asked the other shard for a row.
     fn asking(sequence: u64) -> Rc<RemoteBranches> {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence };
-        let permit = AdmissionPermit::alone();
-        let remote_branches =
-            RemoteBranches::new(StageMarks::begin(Time::ZERO, true), id, Epoch(1), permit);
+        let attempt = Attempt::begun(id, Epoch(1), Time::ZERO);
+        let remote_branches = RemoteBranches::new(attempt, SharedPermit::alone());
         let leader = ShardLeader { node: NodeId(1), since: Epoch(1) };
         let get = Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
         remote_branches.issue(SHARD, leader, get).expect("within the limits");

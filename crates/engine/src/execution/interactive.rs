@@ -10,7 +10,6 @@
 //!
 //! [`registrations`](super::registrations) has the rule which sessions begin, and the argument that none begins twice.
 
-use super::local_database::LocalDatabase;
 use super::registrations::Registrations;
 use super::request_rows::write_committed;
 use super::slot::ResultSlot;
@@ -447,13 +446,14 @@ async fn run(
         let reply = session.borrow_mut().answer(result);
         worker_context.local_command(LocalCommand::Reply(ReplyToClient { to, reply }));
     };
-    let transaction = match LocalDatabase::new(worker_context).begin().await {
-        Ok(transaction) => transaction,
+    let permit = match worker_context.admission.enter(worker_context.now.get()).await {
+        Ok(permit) => permit,
         Err(error) => {
             answer(Err(error.clone()));
             return Err(error);
         }
     };
+    let transaction = CoordinatorTransaction::begin(worker_context, &permit, false);
     session.borrow_mut().admitted = true;
     // A put or a delete has failed. Only a planted bug goes on then.
     let mut is_spoiled = false;
@@ -515,7 +515,10 @@ async fn run(
 }
 
 /// Executes a step, and waits until its result may be revealed.
-async fn perform(tx: &CoordinatorTransaction, operation: &Operation) -> Result<OperationResult> {
+async fn perform(
+    tx: &CoordinatorTransaction<'_>,
+    operation: &Operation,
+) -> Result<OperationResult> {
     let result = match operation {
         Operation::Get { table, key } => {
             let value = tx.get(*table, key).await;

@@ -65,16 +65,8 @@ impl LocalDatabase {
     ///
     /// # Errors
     /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
-    async fn enter(&self) -> Result<Rc<AdmissionPermit>> {
+    async fn enter(&self) -> Result<AdmissionPermit<'_>> {
         self.worker_context.admission.enter(self.worker_context.now.get()).await
-    }
-
-    /// Waits until there is room, and begins a transaction.
-    ///
-    /// # Errors
-    /// [`Aborted::Overloaded`]; [`Aborted::NotServing`] where this node leads nothing meanwhile.
-    pub(super) async fn begin(&self) -> Result<CoordinatorTransaction> {
-        Ok(CoordinatorTransaction::begin(&self.worker_context, self.enter().await?, false))
     }
 
     /// Pauses before another attempt, for less than this, and never as long as a rival.
@@ -85,7 +77,7 @@ impl LocalDatabase {
 }
 
 impl Database for LocalDatabase {
-    type Transaction<'db> = CoordinatorTransaction;
+    type Transaction<'db> = CoordinatorTransaction<'db>;
 
     fn table(&self, name: &str) -> Result<TableId> {
         self.worker_context.table(name)
@@ -93,7 +85,7 @@ impl Database for LocalDatabase {
 
     async fn transact<T>(
         &self,
-        body: impl AsyncFnMut(&CoordinatorTransaction) -> Result<T>,
+        body: impl AsyncFnMut(&CoordinatorTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let (began, mut trace) = (self.now(), TransactionTrace::default());
         let result = self.run(&mut trace, body).await;
@@ -120,17 +112,14 @@ impl LocalDatabase {
     pub(super) async fn run<T>(
         &self,
         trace: &mut TransactionTrace,
-        mut body: impl AsyncFnMut(&CoordinatorTransaction) -> Result<T>,
+        mut body: impl AsyncFnMut(&CoordinatorTransaction<'_>) -> Result<T>,
     ) -> Result<T> {
         let (began, mut conflicts) =
             (self.now(), AttemptConflicts::new(&self.worker_context.limits));
         let permit = self.enter().await?;
         loop {
-            let tx = CoordinatorTransaction::begin(
-                &self.worker_context,
-                Rc::clone(&permit),
-                trace.attempts > 0,
-            );
+            let is_again = trace.attempts > 0;
+            let tx = CoordinatorTransaction::begin(&self.worker_context, &permit, is_again);
             let returned = body(&tx).await;
             trace.attempts += 1;
             trace.see(&self.worker_context, || tx.done());

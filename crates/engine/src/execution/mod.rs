@@ -25,11 +25,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | `limits.rs`, `slot.rs`, `timers.rs`, `due_queue.rs`, `tasks.rs` | limits, a value that a future waits for, times, what is due, the futures themselves |
+//! | `limits.rs`, `slot.rs`, `timers.rs`, `due_queue.rs`, `tasks.rs`, `slot_pool.rs` | limits, a value that a future waits for, times, what is due, the futures themselves, places of values that are used again |
 //! | `leaderships.rs` | the leader of each shard, and which of them this worker serves |
 //! | `sequences.rs`, `session_pool.rs` | numbers of transactions; sessions of own stores |
 //! | `request_retransmission.rs`, `participant_table.rs`, `deferred_requests.rs` | both ends of a request, and requests that wait for their shard |
-//! | `admission.rs`, `stage_times.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
+//! | `admission.rs`, `stage_times.rs`, `attempt.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
 //! | `staged_certification.rs` | a branch that is locked and validated in as many steps as its size takes |
 //! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
@@ -39,6 +39,7 @@
 //! To understand it, begin with `worker_context.rs`, `remote_branches.rs`, `transaction.rs` and `local_database.rs`.
 
 pub mod admission;
+pub mod attempt;
 mod call_sessions;
 pub mod coordinated_transactions;
 pub mod deferred_requests;
@@ -59,6 +60,7 @@ pub mod runtime;
 pub mod sequences;
 pub mod session_pool;
 pub mod slot;
+pub mod slot_pool;
 pub mod stage_times;
 pub mod staged_certification;
 pub mod tables;

@@ -73,6 +73,12 @@ impl OwnBranches {
         self.first.get().is_none()
     }
 
+    /// The one branch, if there is one and no other.
+    pub(super) fn only(&self) -> Option<&StoreBranch> {
+        let first = self.first.get().filter(|_| self.others.get().is_none());
+        first.map(|own| &own.branch)
+    }
+
     /// How many keys they write.
     pub fn writes(&self) -> usize {
         self.iter().map(|own| own.branch.size().writes).sum()

@@ -1,15 +1,15 @@
 //! The branches of a transaction on shards of other nodes: requests to them, and their answers.
 
-use super::admission::AdmissionPermit;
+use super::admission::SharedPermit;
+use super::attempt::Attempt;
 use super::leaderships::ShardLeader;
 use super::slot::ResultSlot;
-use super::stage_times::StageMarks;
 use crate::operation::{Operation, OperationResult};
-use crate::transaction_id::TransactionId;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX};
-use shoal_types::{Epoch, Error, Rejected, Result, ShardId, Time};
+use shoal_types::{Error, Rejected, Result, ShardId};
 use std::any::Any;
 use std::cell::{Cell, OnceCell, Ref, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 
 /// The most operations of one request, and its most bytes beside those of one operation: operations beyond them are sent
@@ -20,21 +20,15 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Identifies the slot of an answer.
 pub(crate) type ReplySlot = Rc<ResultSlot<Result<OperationResult>>>;
 
-/// Shared by a transaction and the engine of its worker.
+/// An [`Attempt`] and its branches, shared by the transaction and the engine of its worker: from the first operation on
+/// another shard on, or from the commit, if the engine does not take the attempt [alone](super::worker_context::LocalSubmission).
 #[derive(Debug)]
 pub struct RemoteBranches {
-    /// The id of this attempt of the transaction.
-    pub id: TransactionId,
-    /// The epoch that was open when the transaction began.
-    pub epoch: Epoch,
+    attempt: Attempt,
     /// Counts the transaction as open until it is dropped.
-    pub(crate) permit: Rc<AdmissionPermit>,
-    /// The times at which the transaction reached its stages.
-    pub marks: StageMarks,
+    permit: Rc<SharedPermit>,
     /// The number of keys that the transaction writes on own shards.
     pub own_keys: Cell<usize>,
-    /// The outcome, once it may be revealed.
-    pub outcome: ResultSlot<Result<()>>,
     remotes: RefCell<Vec<RemoteBranch>>,
     /// The engine's own state of the transaction.
     engine_state: OnceCell<Box<dyn Any>>,
@@ -79,20 +73,12 @@ pub(crate) struct NextRequest {
 }
 
 impl RemoteBranches {
-    /// The state of an attempt that begins.
-    pub fn new(
-        marks: StageMarks,
-        id: TransactionId,
-        epoch: Epoch,
-        permit: Rc<AdmissionPermit>,
-    ) -> Rc<RemoteBranches> {
+    /// An attempt that has no branches yet.
+    pub(crate) fn new(attempt: Attempt, permit: Rc<SharedPermit>) -> Rc<RemoteBranches> {
         Rc::new(RemoteBranches {
-            id,
-            epoch,
+            attempt,
             permit,
-            marks,
             own_keys: Cell::default(),
-            outcome: ResultSlot::default(),
             remotes: RefCell::default(),
             engine_state: OnceCell::new(),
             failure: RefCell::default(),
@@ -173,11 +159,6 @@ impl RemoteBranches {
     pub fn take_rest(&self) -> Vec<(ShardId, Vec<Operation>)> {
         let mut remotes = self.remotes.borrow_mut();
         remotes.iter_mut().map(|remote| (remote.shard, remote.take_writes())).collect()
-    }
-
-    /// When the transaction asked to be let in, which all its attempts have in common.
-    pub fn asked_at(&self) -> Time {
-        self.permit.asked
     }
 
     /// Uses what the engine keeps over all attempts of the transaction; it begins as the default.
@@ -312,6 +293,14 @@ impl RemoteBranches {
     }
 }
 
+impl Deref for RemoteBranches {
+    type Target = Attempt;
+
+    fn deref(&self) -> &Attempt {
+        &self.attempt
+    }
+}
+
 impl RemoteBranch {
     fn new(shard: ShardId, leader: ShardLeader) -> RemoteBranch {
         RemoteBranch {
@@ -389,18 +378,15 @@ impl RemoteBranch {
 mod tests {
     use super::*;
     use crate::execution::worker_context::recovering;
+    use crate::transaction_id::TransactionId;
     use bytes::Bytes;
-    use shoal_types::{NodeId, TableId, WorkerId};
+    use shoal_types::{Epoch, NodeId, TableId, Time, WorkerId};
 
     #[test]
     fn a_branch_does_not_outgrow_a_transaction() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let remote_branches = RemoteBranches::new(
-            StageMarks::begin(Time::ZERO, true),
-            id,
-            Epoch(1),
-            AdmissionPermit::alone(),
-        );
+        let attempt = Attempt::begun(id, Epoch(1), Time::ZERO);
+        let remote_branches = RemoteBranches::new(attempt, SharedPermit::alone());
         let value = Bytes::from(vec![0; TRANSACTION_BYTES_MAX / 4]);
         let put = |key: u8| {
             let (table, key) = (TableId(0), Bytes::from(vec![key]));
@@ -417,12 +403,8 @@ mod tests {
     #[test]
     fn what_cannot_succeed_waits_for_no_shard() {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 0 };
-        let remote_branches = RemoteBranches::new(
-            StageMarks::begin(Time::ZERO, true),
-            id,
-            Epoch(1),
-            AdmissionPermit::alone(),
-        );
+        let attempt = Attempt::begun(id, Epoch(1), Time::ZERO);
+        let remote_branches = RemoteBranches::new(attempt, SharedPermit::alone());
         let get = || Operation::Get { table: TableId(0), key: Bytes::from_static(b"k") };
         let asked = [ShardId(1), ShardId(2)].map(|shard| {
             let leader = ShardLeader { node: NodeId(shard.0), since: Epoch(1) };

@@ -93,7 +93,7 @@ pub(super) async fn resolve(
 /// [`Unknown::Session`] where it says that a copy of it has committed; those of the transaction.
 pub(super) async fn write_committed(
     worker_context: &Rc<WorkerContext>,
-    tx: &CoordinatorTransaction,
+    tx: &CoordinatorTransaction<'_>,
     id: RequestId,
     session: u64,
 ) -> Result<()> {
@@ -132,7 +132,7 @@ pub(super) fn unsettled(id: RequestId, reason: &Error) -> Error {
 /// Reads the row of a request.
 async fn read_row(
     worker_context: &Rc<WorkerContext>,
-    tx: &CoordinatorTransaction,
+    tx: &CoordinatorTransaction<'_>,
     id: RequestId,
 ) -> Result<RequestRow> {
     let requests = worker_context.table(REQUESTS_TABLE)?;

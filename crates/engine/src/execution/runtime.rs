@@ -8,6 +8,7 @@
 //! ```
 //! An engine says what a request and a reply are, and what happens at commit; how they travel is here.
 
+use super::attempt::Attempt;
 use super::participant_table::BranchHeader;
 use super::procedure_calls::ProcedureCalls;
 use super::remote_branches::{NextRequest, RemoteBranches};
@@ -84,7 +85,7 @@ impl<M: RuntimeMessage> Runtime<M> {
     /// The runtime of a worker with this context.
     pub fn new(worker_context: Rc<WorkerContext>) -> Runtime<M> {
         Runtime {
-            tasks: Tasks::default(),
+            tasks: Tasks::new(&worker_context.wakeups),
             calls: ProcedureCalls::new(&worker_context),
             outbox: RequestRetransmission::new(
                 worker_context.limits.retry_after,
@@ -138,6 +139,7 @@ impl<M: RuntimeMessage> Runtime<M> {
             ("tasks", self.tasks.size()),
             ("sleeping tasks", self.sleeping.len()),
             ("transactions that wait for room", self.worker_context.admission.queued()),
+            ("transactions that wait for their outcome", self.worker_context.outcomes.len()),
             ("requests without an answer", requests),
             ("times at which to repeat requests", requests_due),
             ("transactions not confirmed by participants", self.unresolved.len()),
@@ -385,16 +387,14 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Answers a transaction that it has committed.
-    pub fn commit(&mut self, remote_branches: &RemoteBranches) {
+    pub fn commit(&mut self, attempt: &Attempt) {
         self.counters.committed += 1;
-        let stages = remote_branches.marks.answer(
-            &remote_branches.permit,
-            self.worker_context.stage_time(&remote_branches.marks),
-        );
+        let now = self.worker_context.stage_time(&attempt.marks);
+        let stages = attempt.marks.answer(attempt.times, now);
         if let Some(stages) = stages {
             self.add_stages(&stages);
         }
-        self.finish(remote_branches, Ok(()));
+        self.finish(attempt, Ok(()));
     }
 
     fn add_stages(&mut self, stages: &StageTimes) {
@@ -408,11 +408,11 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// A transaction goes on to commit, and has written on so many shards.
-    pub fn count_writes(&mut self, remote_branches: &RemoteBranches, shards: usize) {
+    pub fn count_writes(&mut self, attempt: &Attempt, shards: usize) {
         self.counters.wrote += u64::from(shards > 0);
         self.counters.cross_shard += u64::from(shards > 1);
         if shards > 0 {
-            remote_branches.marks.write();
+            attempt.marks.write();
         }
     }
 
@@ -440,11 +440,15 @@ impl<M: RuntimeMessage> Runtime<M> {
     }
 
     /// Answers a transaction with its outcome.
-    pub fn finish(&mut self, remote_branches: &RemoteBranches, outcome: Result<()>) {
+    ///
+    /// # Panics
+    /// If its body is not done, or it was answered before.
+    pub fn finish(&mut self, attempt: &Attempt, outcome: Result<()>) {
         if let Err(Error::Aborted(Aborted::Conflict(conflict))) = &outcome {
             self.count_conflict(conflict);
         }
-        remote_branches.outcome.fill(outcome);
+        let of = attempt.outcome.get().expect("only what was submitted has an outcome");
+        self.worker_context.outcomes.fill(of, outcome);
     }
 
     fn count_conflict(&mut self, conflict: &Conflict) {

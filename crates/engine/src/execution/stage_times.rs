@@ -12,7 +12,7 @@
 //! this purpose alone ([`LocalDatabase::time_stages`](super::LocalDatabase::time_stages)): then one of `TIMED_EVERY`
 //! transactions is timed by it, and the others are left out of these sums. Nothing else depends on that clock.
 
-use super::admission::AdmissionPermit;
+use super::admission::AdmissionTimes;
 use crate::metrics::COMMIT_STAGES_MAX;
 use shoal_types::Time;
 use std::cell::Cell;
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub(super) const TIMED_EVERY: u64 = 16;
 
 /// When an attempt came how far, in its worker's time.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StageMarks {
     /// The attempt counts in the sums of its worker.
     pub(super) is_timed: bool,
@@ -75,7 +75,7 @@ impl StageMarks {
 
     /// The client is answered that the transaction has committed. Returns where its time went, if it is timed and wrote:
     /// readers wait for others, or for nothing.
-    pub fn answer(&self, permit: &AdmissionPermit, now: Time) -> Option<StageTimes> {
+    pub(crate) fn answer(&self, admitted: AdmissionTimes, now: Time) -> Option<StageTimes> {
         if !self.is_timed || !self.wrote.get() {
             return None;
         }
@@ -89,8 +89,8 @@ impl StageMarks {
             end = begun;
         }
         Some(StageTimes {
-            entering_ns: nanos(permit.entered - permit.asked),
-            retrying_ns: nanos(self.begun - permit.entered),
+            entering_ns: nanos(admitted.entered - admitted.asked),
+            retrying_ns: nanos(self.begun - admitted.entered),
             executing_ns: nanos(self.submitted.get() - self.begun),
             commit_ns,
         })
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn every_moment_of_a_writer_belongs_to_one_stage() {
-        let permit = AdmissionPermit::alone_since(Time(10), Time(12));
+        let admitted = AdmissionTimes { asked: Time(10), entered: Time(12) };
         let marks = StageMarks::begin(Time(15), true);
         marks.submit(Time(19));
         marks.end_stage(0, Time(24));
         marks.end_stage(1, Time(30));
         marks.write();
-        let stages = marks.answer(&permit, Time(37)).expect("it wrote");
+        let stages = marks.answer(admitted, Time(37)).expect("it wrote");
         let StageTimes { entering_ns, retrying_ns, executing_ns, commit_ns } = stages;
         assert_eq!([entering_ns, retrying_ns, executing_ns], [2, 3, 4]);
         assert_eq!(commit_ns, [5, 6, 7, 0]);
@@ -117,27 +117,27 @@ mod tests {
 
     #[test]
     fn a_stage_that_is_not_marked_takes_no_time() {
-        let permit = AdmissionPermit::alone_since(Time(10), Time(10));
+        let admitted = AdmissionTimes { asked: Time(10), entered: Time(10) };
         let marks = StageMarks::begin(Time(10), true);
         marks.end_stage(1, Time(30));
         marks.write();
-        let stages = marks.answer(&permit, Time(30)).expect("it wrote");
+        let stages = marks.answer(admitted, Time(30)).expect("it wrote");
         assert_eq!(stages.commit_ns, [20, 0, 0, 0]);
     }
 
     #[test]
     fn what_is_not_timed_does_not_count() {
-        let permit = AdmissionPermit::alone_since(Time(10), Time(10));
+        let admitted = AdmissionTimes { asked: Time(10), entered: Time(10) };
         let marks = StageMarks::begin(Time(10), false);
         marks.write();
-        assert_eq!(marks.answer(&permit, Time(40)), None);
+        assert_eq!(marks.answer(admitted, Time(40)), None);
     }
 
     #[test]
     fn readers_do_not_count() {
-        let permit = AdmissionPermit::alone_since(Time(10), Time(10));
+        let admitted = AdmissionTimes { asked: Time(10), entered: Time(10) };
         let marks = StageMarks::begin(Time(10), true);
         marks.end_stage(0, Time(30));
-        assert_eq!(marks.answer(&permit, Time(40)), None);
+        assert_eq!(marks.answer(admitted, Time(40)), None);
     }
 }

@@ -1,15 +1,17 @@
 //! What a body works with.
 
 use super::admission::AdmissionPermit;
+use super::attempt::Attempt;
 use super::limits::TURN;
 use super::own_branches::{OwnBranch, OwnBranches};
 use super::remote_branches::{RemoteBranches, ReplySlot};
 use super::session_pool::StoreBranch;
 use super::slot::ResultSlot;
+use super::stage_times::StageMarks;
 use super::transaction_trace::AttemptTrace;
 use super::worker_context::{
-    BodyEnd, DeclaredCall, DeclaredRow, EngineRequest, OperationSite, Submission, UnnotedReads,
-    WorkerContext, recovering,
+    BodyEnd, DeclaredCall, DeclaredRow, EngineRequest, LocalSubmission, OperationSite, Submission,
+    UnnotedReads, WorkerContext, recovering,
 };
 use crate::hot_keys::KeyUse;
 use crate::operation::{ANSWER, Operation, OperationResult, OwnedScan};
@@ -21,9 +23,9 @@ use shoal_types::limits::{check_key, check_value};
 use shoal_types::procedure::Shape;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{
-    Aborted, Conflict, Error, MaybeReady, Rejected, Result, Rows, Scan, ShardId, TableId,
+    Aborted, Conflict, Epoch, Error, MaybeReady, Rejected, Result, Rows, Scan, ShardId, TableId,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;
@@ -33,9 +35,14 @@ use std::rc::Rc;
 ///
 /// Own shards are read and written in place. What other shards are asked is buffered: writes travel
 /// with the next read of the same shard, or with the commit.
-pub struct CoordinatorTransaction {
-    worker_context: Rc<WorkerContext>,
-    remote_branches: Rc<RemoteBranches>,
+pub struct CoordinatorTransaction<'db> {
+    worker_context: &'db WorkerContext,
+    permit: &'db AdmissionPermit<'db>,
+    id: TransactionId,
+    epoch: Epoch,
+    marks: StageMarks,
+    /// What is shared with the engine, once there is something to share.
+    remote_branches: OnceCell<Rc<RemoteBranches>>,
     own: OwnBranches,
     /// Reads of other shards that were asked for ahead.
     ahead: RefCell<BTreeMap<OwnedKey, ReplySlot>>,
@@ -70,13 +77,13 @@ enum OperationTarget {
     Other(ShardId),
 }
 
-impl CoordinatorTransaction {
+impl<'db> CoordinatorTransaction<'db> {
     /// Begins one, which has been admitted.
     pub(super) fn begin(
-        worker_context: &Rc<WorkerContext>,
-        permit: Rc<AdmissionPermit>,
+        worker_context: &'db WorkerContext,
+        permit: &'db AdmissionPermit<'db>,
         is_again: bool,
-    ) -> CoordinatorTransaction {
+    ) -> CoordinatorTransaction<'db> {
         let sequence = worker_context.sequences.borrow_mut().begin();
         let id = TransactionId {
             node: worker_context.place.node,
@@ -84,12 +91,12 @@ impl CoordinatorTransaction {
             sequence,
         };
         CoordinatorTransaction {
-            remote_branches: RemoteBranches::new(
-                worker_context.begin_stages(sequence),
-                id,
-                worker_context.epoch.get(),
-                permit,
-            ),
+            worker_context,
+            permit,
+            id,
+            epoch: worker_context.epoch.get(),
+            marks: worker_context.begin_stages(sequence),
+            remote_branches: OnceCell::new(),
             own: OwnBranches::default(),
             ahead: RefCell::default(),
             kept: Bump::new(),
@@ -98,20 +105,41 @@ impl CoordinatorTransaction {
             is_again,
             unsettled: Cell::new(false),
             ended: false,
-            worker_context: Rc::clone(worker_context),
         }
     }
 
     /// Its name.
     pub fn id(&self) -> TransactionId {
-        self.remote_branches.id
+        self.id
+    }
+
+    fn attempt(&self) -> Attempt {
+        Attempt {
+            id: self.id,
+            epoch: self.epoch,
+            marks: self.marks.clone(),
+            times: self.permit.times,
+            outcome: Cell::new(None),
+        }
+    }
+
+    /// What is shared with the engine, which is made when it is first needed.
+    fn remote_branches(&self) -> &Rc<RemoteBranches> {
+        let share = || RemoteBranches::new(self.attempt(), self.permit.share());
+        self.remote_branches.get_or_init(share)
+    }
+
+    /// The error of all further operations, if they fail: only an engine that knows of the transaction has them fail.
+    fn failure(&self) -> Option<Error> {
+        self.remote_branches.get()?.failure()
     }
 
     /// What it has done so far.
     pub(super) fn done(&self) -> AttemptTrace {
         let own = self.own.iter().filter(|own| own.at < 64).fold(0, |bits, own| bits | 1 << own.at);
         AttemptTrace {
-            remote_branches: Rc::clone(&self.remote_branches),
+            id: self.id,
+            remote_branches: self.remote_branches.get().cloned(),
             own,
             operations: self.operations.get(),
         }
@@ -126,7 +154,7 @@ impl CoordinatorTransaction {
     /// One more operation, on a key.
     fn count_use(&self, of: KeyUse, table: TableId, key: &[u8]) {
         self.count();
-        let WorkerContext { hot_keys, now, .. } = &*self.worker_context;
+        let WorkerContext { hot_keys, now, .. } = self.worker_context;
         hot_keys.note(now.get(), of, table, key);
     }
 
@@ -150,13 +178,35 @@ impl CoordinatorTransaction {
     pub(super) async fn end(mut self, ending: BodyEnd) -> Result<()> {
         self.ended = true;
         let branches = std::mem::take(&mut self.own);
-        let remote_branches = Rc::clone(&self.remote_branches);
-        self.worker_context.ask(EngineRequest::Commit(Submission {
-            remote_branches,
-            branches,
-            ending,
-        }));
-        self.remote_branches.outcome.take().await
+        let outcome = self.worker_context.outcomes.begin();
+        let request = match self.takes_alone(branches) {
+            Ok((own, branch)) => {
+                let attempt = self.attempt();
+                attempt.outcome.set(Some(outcome.of()));
+                EngineRequest::CommitLocal(LocalSubmission { attempt, own, branch, ending })
+            }
+            Err(branches) => {
+                let remote_branches = Rc::clone(self.remote_branches());
+                remote_branches.outcome.set(Some(outcome.of()));
+                EngineRequest::Commit(Submission { remote_branches, branches, ending })
+            }
+        };
+        self.worker_context.ask(request);
+        outcome.await
+    }
+
+    /// The one branch of a transaction that nothing else is known of, if the engine takes it so, and the place of its shard.
+    fn takes_alone(
+        &self,
+        branches: OwnBranches,
+    ) -> std::result::Result<(usize, StoreBranch), OwnBranches> {
+        let is_short = |branch: &StoreBranch| self.worker_context.is_short(branch.size());
+        let is_alone =
+            self.worker_context.takes_local.get() && self.remote_branches.get().is_none();
+        match is_alone && branches.only().is_some_and(is_short) {
+            true => branches.into_only(),
+            false => Err(branches),
+        }
     }
 
     /// Has the engine execute a procedure by its footprint, if it does that: then nothing else is done in this transaction.
@@ -179,7 +229,7 @@ impl CoordinatorTransaction {
             return Ok(None);
         }
         let call = Rc::new(DeclaredCall {
-            remote_branches: Rc::clone(&self.remote_branches),
+            remote_branches: Rc::clone(self.remote_branches()),
             procedure: name.into(),
             arguments: Bytes::copy_from_slice(arguments),
             footprint,
@@ -204,7 +254,7 @@ impl CoordinatorTransaction {
         }
         let slot = Rc::new(ResultSlot::default());
         self.worker_context.ask(EngineRequest::Reveal {
-            remote_branches: Rc::clone(&self.remote_branches),
+            remote_branches: Rc::clone(self.remote_branches()),
             slot: Rc::clone(&slot),
         });
         slot.take().await
@@ -216,7 +266,7 @@ impl CoordinatorTransaction {
         let Some(reads) = &self.worker_context.reads else { return Ok(false) };
         let (from, most) = (own.noted.get(), self.worker_context.step_reads_max());
         let unnoted = UnnotedReads { own: own.at, branch: &own.branch, from, most };
-        let noted = reads.note(&self.worker_context, &self.remote_branches, unnoted)?;
+        let noted = reads.note(self.worker_context, self.remote_branches(), unnoted)?;
         own.noted.set(noted);
         self.worker_context.looked_at(noted - from);
         Ok(noted - from == most)
@@ -248,8 +298,10 @@ impl CoordinatorTransaction {
 
     #[inline]
     fn branch(&self, own: usize) -> Result<&StoreBranch> {
-        self.remote_branches.check()?;
-        let WorkerContext { own: places, .. } = &*self.worker_context;
+        if let Some(remote_branches) = self.remote_branches.get() {
+            remote_branches.check()?;
+        }
+        let WorkerContext { own: places, .. } = self.worker_context;
         self.own.get_or_begin(own, places.len(), || self.worker_context.begin(own))
     }
 
@@ -270,7 +322,7 @@ impl CoordinatorTransaction {
 
     /// Waits for what was asked ahead. What cannot succeed any more does not wait.
     async fn settle(&self) {
-        while self.unsettled.get() && self.remote_branches.failure().is_none() {
+        while self.unsettled.get() && self.failure().is_none() {
             let ahead = self.ahead.borrow().values().find(|ticket| !ticket.is_filled()).cloned();
             match ahead {
                 Some(ticket) => ticket.filled().await,
@@ -343,19 +395,20 @@ impl CoordinatorTransaction {
     }
 
     fn issue(&self, shard: ShardId, operation: Operation) -> Result<ReplySlot> {
-        let epoch = self.remote_branches.epoch;
+        let epoch = self.epoch;
         if epoch < self.worker_context.epoch.get() {
             // It cannot commit any more, and the leader of the shard may be gone.
             Err(Aborted::from(Conflict::EpochNotOpen { epoch }))?;
         }
         let waits = operation.wants_answer();
-        let ticket = self.remote_branches.issue(
+        let remote_branches = self.remote_branches();
+        let ticket = remote_branches.issue(
             shard,
             self.worker_context.leaderships.leader(shard),
             operation,
         )?;
-        if waits || self.remote_branches.is_full() {
-            self.worker_context.ask(EngineRequest::Send(Rc::clone(&self.remote_branches)));
+        if waits || remote_branches.is_full() {
+            self.worker_context.ask(EngineRequest::Send(Rc::clone(remote_branches)));
         }
         Ok(ticket)
     }
@@ -380,7 +433,7 @@ impl CoordinatorTransaction {
                     match &written {
                         // That it exists on one shard and not on another is something that was read: validation fails.
                         Ok(()) | Err(Error::Rejected(Rejected::KeyExists { .. })) => {}
-                        Err(error) if shard > ShardId(0) => self.remote_branches.spoil(error),
+                        Err(error) if shard > ShardId(0) => self.remote_branches().spoil(error),
                         Err(_) => {}
                     }
                     written?;
@@ -668,7 +721,7 @@ impl CoordinatorTransaction {
     }
 }
 
-impl shoal_types::Transaction for CoordinatorTransaction {
+impl shoal_types::Transaction for CoordinatorTransaction<'_> {
     #[inline]
     fn get(&self, table: TableId, key: &[u8]) -> impl Future<Output = Result<Option<&[u8]>>> {
         let result = self.get_at_once(table, key);
@@ -676,7 +729,7 @@ impl shoal_types::Transaction for CoordinatorTransaction {
     }
 
     fn prefetch(&self, keys: &[(TableId, &[u8])]) {
-        let WorkerContext { local_routes, .. } = &*self.worker_context;
+        let WorkerContext { local_routes, .. } = self.worker_context;
         let local = |(table, key): &(TableId, &[u8])| local_routes.find(*table, key);
         let Some(first) = keys.first().and_then(local) else { return self.prefetch_each(keys) };
         if !keys.iter().all(|key| local(key) == Some(first)) {
@@ -715,10 +768,15 @@ impl shoal_types::Transaction for CoordinatorTransaction {
     }
 }
 
-impl Drop for CoordinatorTransaction {
+impl Drop for CoordinatorTransaction<'_> {
     fn drop(&mut self) {
-        if !self.ended {
-            self.worker_context.ask(EngineRequest::Abandon(Rc::clone(&self.remote_branches)));
+        if self.ended {
+            return;
+        }
+        match self.remote_branches.get() {
+            Some(it) => self.worker_context.ask(EngineRequest::Abandon(Rc::clone(it))),
+            // The engine knows nothing of it.
+            None => self.worker_context.sequences.borrow_mut().finish(self.id.sequence),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::remote_branches::RemoteBranches;
 use super::worker_context::WorkerContext;
 use crate::latency::Outcome;
 use crate::slow::{Kind, Slow};
+use crate::transaction_id::TransactionId;
 use shoal_types::{Result, ShardId, Time};
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,7 +24,9 @@ pub(super) struct TransactionTrace {
 /// What an attempt has done.
 #[derive(Debug)]
 pub(super) struct AttemptTrace {
-    pub(super) remote_branches: Rc<RemoteBranches>,
+    pub(super) id: TransactionId,
+    /// Its branches on other shards, if it has some.
+    pub(super) remote_branches: Option<Rc<RemoteBranches>>,
     /// The shards of this node that it touched, a bit for each of the first 64 of [`WorkerContext::own`].
     pub(super) own: u64,
     pub(super) operations: u32,
@@ -58,7 +61,7 @@ impl TransactionTrace {
         worker_context.latencies.borrow_mut().add_outcome(outcome, took_ns);
         worker_context.slows.note(began, now, |took| Slow {
             kind: kind(),
-            transaction: self.last.as_ref().map(|last| last.remote_branches.id),
+            transaction: self.last.as_ref().map(|last| last.id),
             attempts: self.attempts,
             shards: self.last.as_ref().map(|last| last.shards(worker_context)).unwrap_or_default(),
             operations: self.last.as_ref().map_or(0, |last| last.operations),
@@ -74,7 +77,11 @@ impl AttemptTrace {
         let own = worker_context.own.iter().take(64).enumerate();
         let own = own.filter(|(at, _)| self.own >> at & 1 == 1).map(|(_, own)| own.shard);
         let mut shards: Vec<ShardId> = own.collect();
-        shards.extend(self.remote_branches.remotes().iter().map(|remote| remote.shard));
+        let remotes = self
+            .remote_branches
+            .iter()
+            .flat_map(|it| it.remotes().iter().map(|remote| remote.shard).collect::<Vec<_>>());
+        shards.extend(remotes);
         shards.sort_unstable();
         shards.dedup();
         shards

@@ -1,6 +1,7 @@
 //! What the futures of a worker and its engine share.
 
 use super::admission::Admission;
+use super::attempt::Attempt;
 use super::leaderships::{Leadership, Leaderships};
 use super::limits::{Limits, TURN};
 use super::local_routes::LocalRoutes;
@@ -9,8 +10,10 @@ use super::remote_branches::RemoteBranches;
 use super::sequences::Sequences;
 use super::session_pool::{SessionPool, StoreBranch};
 use super::slot::ResultSlot;
+use super::slot_pool::SlotPool;
 use super::stage_times::{StageMarks, TIMED_EVERY};
 use super::tables::KnownTables;
+use super::tasks::LocalWakeups;
 use crate::client::{Relay, ReplyToClient};
 use crate::hot_keys::HotKeys;
 use crate::latency::Latencies;
@@ -81,6 +84,11 @@ pub struct WorkerContext {
     pub reads: Option<Rc<dyn ReadsToReveal>>,
     /// Whether the engine executes procedures that declare what they touch, instead of the coordinator.
     pub takes_declared: Cell<bool>,
+    /// Whether the engine takes transactions on one own shard as [`LocalSubmission`].
+    pub takes_local: Cell<bool>,
+    /// Where transactions whose bodies are done wait for their outcomes.
+    pub(crate) outcomes: SlotPool<Result<()>>,
+    pub(crate) wakeups: Rc<LocalWakeups>,
     declared: RefCell<VecDeque<Rc<DeclaredCall>>>,
     asks: RefCell<VecDeque<EngineRequest>>,
     local_commands: RefCell<VecDeque<LocalCommand>>,
@@ -174,6 +182,8 @@ pub enum EngineRequest {
     Send(Rc<RemoteBranches>),
     /// Certify and commit the transaction.
     Commit(Submission),
+    /// The same for one that touches one own shard, of an engine that [takes](WorkerContext::takes_local) it so.
+    CommitLocal(LocalSubmission),
     /// A transaction ended without asking to: notify its participants.
     Abandon(Rc<RemoteBranches>),
     /// Fill the slot once all that an open transaction has read may be revealed, or never will be. Its reads of own shards
@@ -247,6 +257,19 @@ pub struct Submission {
     pub ending: BodyEnd,
 }
 
+/// A transaction whose body is done, and which touches one shard that this node serves: so little of it that a step can
+/// certify it.
+pub struct LocalSubmission {
+    /// What is kept of the transaction until it is answered.
+    pub attempt: Attempt,
+    /// The place of the shard in [`WorkerContext::own`].
+    pub own: usize,
+    /// The branch on it.
+    pub branch: StoreBranch,
+    /// What is to become of it.
+    pub ending: BodyEnd,
+}
+
 /// The error of what needs a shard that its new leader does not serve yet.
 pub fn recovering(shard: ShardId) -> Error {
     Aborted::from(Conflict::Recovering { shard }).into()
@@ -283,13 +306,14 @@ impl WorkerContext {
         let shards: Vec<ShardId> = own.iter().map(|own| own.shard).collect();
         let leaderships = Leaderships::new(place.node, &topology, epoch, &shards);
         let tables = KnownTables::new(Arc::clone(topology.tables()), limits.faults);
+        let wakeups = Rc::<LocalWakeups>::default();
         Rc::new(WorkerContext {
             place,
             own,
             operations_at,
             local_routes: LocalRoutes::default(),
             leaderships,
-            admission: Admission::new(&limits, place.node),
+            admission: Admission::new(&limits, place.node, &wakeups),
             slows: Slows::new(limits.slow_after),
             latencies: RefCell::default(),
             hot_keys: HotKeys::new(seed),
@@ -303,6 +327,9 @@ impl WorkerContext {
             epoch: Cell::new(epoch),
             reads,
             takes_declared: Cell::new(false),
+            takes_local: Cell::new(false),
+            outcomes: SlotPool::new(&wakeups, limits.faults),
+            wakeups,
             declared: RefCell::default(),
             asks: RefCell::default(),
             local_commands: RefCell::default(),

@@ -8,19 +8,50 @@
 
 use super::durability_wait::DurabilityWait;
 use crate::watermarks::Watermarks;
+use shoal_engine::execution::attempt::Attempt;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_types::{Epoch, Result, ShardId, Stamp, Time, VectorWatermark};
+use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// A transaction that waits for the watermark.
 pub(super) struct CommitWaiter {
-    pub(super) remote_branches: Rc<RemoteBranches>,
+    pub(super) attempt: WaitingAttempt,
     /// Since when; later by as much as it may wait longer than others.
     pub(super) since: Time,
     /// Where it waits to show its client what it has read; `None` once it is certified.
     pub(super) reveals: Option<Rc<ResultSlot<Result<()>>>>,
+}
+
+/// The attempt of a transaction that waits.
+pub(super) enum WaitingAttempt {
+    /// It has touched one own shard, and nothing else is known of it.
+    Alone(Attempt),
+    /// It may have other branches.
+    Shared(Rc<RemoteBranches>),
+}
+
+impl WaitingAttempt {
+    /// The number of keys that it writes, if they may be more than a step installs.
+    pub(super) fn keys(&self) -> usize {
+        match self {
+            WaitingAttempt::Alone(_) => 0,
+            WaitingAttempt::Shared(remote_branches) => remote_branches.keys(),
+        }
+    }
+}
+
+impl Deref for WaitingAttempt {
+    type Target = Attempt;
+
+    fn deref(&self) -> &Attempt {
+        match self {
+            WaitingAttempt::Alone(attempt) => attempt,
+            WaitingAttempt::Shared(remote_branches) => remote_branches,
+        }
+    }
 }
 
 /// All transactions of a worker that wait for the watermark.

@@ -97,7 +97,7 @@ pub use shared::MakoShared;
 use branch::{MakoBranch, PausedCertification};
 use bytes::Bytes;
 use certification::Coordinator;
-use commit_waits::{CommitWaiter, CommitWaits};
+use commit_waits::{CommitWaiter, CommitWaits, WaitingAttempt};
 use dependencies::RevealedReads;
 use epoch_ends::watermark_of;
 use failure_detector::FailureDetector;
@@ -210,6 +210,7 @@ impl Engine for Mako {
             reads: Some(reads),
             procedures: Arc::clone(&shared.setup.procedures),
         });
+        worker_context.takes_local.set(true);
         Mako {
             gossip: Gossip::new(&worker_context),
             runtime: Runtime::new(worker_context),
@@ -367,6 +368,7 @@ impl TaskDriver for Mako {
         match ask {
             EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::CommitLocal(submission) => self.submit_local(submission, effects),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
             EngineRequest::Reveal { slot, .. }
                 if self.options().faults.has(MakoPlantedBug::RevealAtOnce) =>
@@ -377,7 +379,8 @@ impl TaskDriver for Mako {
                 let stamp = dependencies::known(&remote_branches);
                 let home = self.runtime.worker_context.home();
                 let since = self.runtime.worker_context.now.get();
-                let waiter = CommitWaiter { remote_branches, since, reveals: Some(slot) };
+                let attempt = WaitingAttempt::Shared(remote_branches);
+                let waiter = CommitWaiter { attempt, since, reveals: Some(slot) };
                 self.await_cover(home, stamp, waiter, effects);
             }
         }

@@ -396,6 +396,7 @@ impl TaskDriver for TwoPhaseCommit {
         match request {
             EngineRequest::Send(remote_branches) => self.send_batches(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::CommitLocal(_) => unreachable!("this engine does not ask for it"),
             EngineRequest::Abandon(remote_branches) => self.abandon(&remote_branches, effects),
             EngineRequest::Reveal { remote_branches, slot } => {
                 // What is installed is committed (rule P4), so all that can be read may be shown.

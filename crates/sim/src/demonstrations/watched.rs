@@ -169,7 +169,7 @@ impl Database for Watched {
 
 /// A transaction that records the shards it touches, for [`Watched`].
 pub struct WatchedTransaction<'db> {
-    tx: &'db shoal_engine::CoordinatorTransaction,
+    tx: &'db shoal_engine::CoordinatorTransaction<'db>,
     db: &'db Watched,
 }
 

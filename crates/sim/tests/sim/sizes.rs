@@ -107,7 +107,7 @@ fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
     Cost { ended, epochs, step_keys_most: simulation.step_keys_most() }
 }
 
-async fn fill(tx: &shoal_engine::CoordinatorTransaction, size: Size) -> Result<()> {
+async fn fill(tx: &shoal_engine::CoordinatorTransaction<'_>, size: Size) -> Result<()> {
     let value = vec![1; size.value_bytes];
     for number in 0..size.keys {
         tx.put(TableId(0), &(number as u32).to_be_bytes(), &value)?;

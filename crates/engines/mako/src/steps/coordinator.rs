@@ -9,7 +9,7 @@
 
 use crate::branch::{EpochTransaction, MakoBranch, PausedCertification};
 use crate::certification::{Certification, CommitPhase};
-use crate::commit_waits::CommitWaiter;
+use crate::commit_waits::{CommitWaiter, WaitingAttempt};
 use crate::message::{MakoReply, MakoRequest};
 use crate::metrics::{LOCKING, VALIDATING};
 use crate::observation::MakoObservation;
@@ -22,7 +22,7 @@ use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
 use shoal_engine::execution::session_pool::StoreBranch;
 use shoal_engine::execution::staged_certification::{CertificationStage, StagedCertification};
-use shoal_engine::execution::worker_context::{BodyEnd, Submission, recovering};
+use shoal_engine::execution::worker_context::{BodyEnd, LocalSubmission, Submission, recovering};
 use shoal_engine::interleave;
 use shoal_types::{Aborted, Clock, Conflict, Error, Result, ShardId, Stamp};
 use std::rc::Rc;
@@ -77,7 +77,8 @@ impl Mako {
                 let writes = installs && remote_branches.with_remote(shard, |remote| remote.writes);
                 let written = [(shard, stamp.clock)];
                 let written = if writes { &written[..] } else { &[] };
-                self.certified(&remote_branches, shard, stamp, written, effects);
+                let attempt = WaitingAttempt::Shared(remote_branches);
+                self.certified(attempt, shard, stamp, written, effects);
             }
             MakoReply::Refused { error } => {
                 remote_branches.fail(shard, &error);
@@ -129,7 +130,8 @@ impl Mako {
                 if is_local && failure.is_none() && worker_context.is_short(branch.size()) =>
             {
                 let install = ending == BodyEnd::Commit;
-                return self.certify_here(at, &remote_branches, branch, install, effects);
+                let attempt = WaitingAttempt::Shared(remote_branches);
+                return self.certify_here(at, attempt, branch, install, effects);
             }
             Ok(only) => vec![only],
             Err(branches) => branches.into_sorted(),
@@ -148,6 +150,19 @@ impl Mako {
             Some(error) => self.abort(certification, error, effects),
             None => self.drain(certification, effects),
         }
+    }
+
+    /// The body of a transaction on one own shard is done.
+    pub(crate) fn submit_local(&mut self, submission: LocalSubmission, effects: &mut MakoEffects) {
+        let LocalSubmission { attempt, own, branch, ending } = submission;
+        let worker_context = &self.runtime.worker_context;
+        worker_context.submit(&attempt.marks);
+        if attempt.epoch < worker_context.epoch.get() {
+            worker_context.sequences.borrow_mut().finish(attempt.id.sequence);
+            return self.runtime.finish(&attempt, Err(Mako::not_open(attempt.epoch)));
+        }
+        let install = ending == BodyEnd::Commit;
+        self.certify_here(own, WaitingAttempt::Alone(attempt), branch, install, effects);
     }
 
     /// Certifies what is ready for that: no read is under way, and what is left to be written fits into the requests
@@ -223,24 +238,22 @@ impl Mako {
     fn certify_here(
         &mut self,
         at: usize,
-        remote_branches: &Rc<RemoteBranches>,
+        attempt: WaitingAttempt,
         branch: StoreBranch,
         install: bool,
         effects: &mut MakoEffects,
     ) {
-        let (transaction, shard) = (remote_branches.id, self.leader_shards[at].lead.shard);
+        let (transaction, shard) = (attempt.id, self.leader_shards[at].lead.shard);
         let writes = install && !branch.is_read_only();
-        match self.commit_branch(at, transaction, branch, install, effects) {
+        let committed = self.commit_branch(at, transaction, branch, install, effects);
+        self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
+        match committed {
             Ok(stamp) => {
-                self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
                 let written = [(shard, stamp.clock)];
                 let written = if writes { &written[..] } else { &[] };
-                self.certified(remote_branches, shard, stamp, written, effects);
+                self.certified(attempt, shard, stamp, written, effects);
             }
-            Err(error) => {
-                self.runtime.worker_context.sequences.borrow_mut().finish(transaction.sequence);
-                self.runtime.finish(remote_branches, Err(error));
-            }
+            Err(error) => self.runtime.finish(&attempt, Err(error)),
         }
     }
 
@@ -443,7 +456,8 @@ impl Mako {
             self.runtime.send_next(&remote_branches, shard, |_| request, effects);
         }
         self.runtime.expect_resolved(remote_branches.id.sequence, unresolved);
-        self.certified(&remote_branches, home, stamp, &drawn, effects);
+        let attempt = WaitingAttempt::Shared(remote_branches);
+        self.certified(attempt, home, stamp, &drawn, effects);
     }
 
     /// A shard whose clock for the transaction cannot be: its reads depend on as much of that shard or
@@ -510,24 +524,23 @@ impl Mako {
     /// The transaction is certified: it will be answered when it is durable, with all it depends on.
     fn certified(
         &mut self,
-        remote_branches: &Rc<RemoteBranches>,
+        attempt: WaitingAttempt,
         own: ShardId,
         stamp: Stamp,
         writes: &[(ShardId, Clock)],
         effects: &mut MakoEffects,
     ) {
         self.counters.certified += 1;
-        self.runtime.count_writes(remote_branches, writes.len());
-        self.runtime.worker_context.end_stage(&remote_branches.marks, VALIDATING);
-        let transaction = remote_branches.id;
+        self.runtime.count_writes(&attempt, writes.len());
+        self.runtime.worker_context.end_stage(&attempt.marks, VALIDATING);
+        let transaction = attempt.id;
         effects.observe(|| {
             let (stamp, writes) = (stamp.clone(), writes.to_vec());
             MakoObservation::Certified { transaction, own, stamp, writes }
         });
         let since = self.runtime.worker_context.now.get()
-            + self.runtime.worker_context.extra_wait(remote_branches.keys());
-        let waiter =
-            CommitWaiter { remote_branches: Rc::clone(remote_branches), since, reveals: None };
+            + self.runtime.worker_context.extra_wait(attempt.keys());
+        let waiter = CommitWaiter { attempt, since, reveals: None };
         if self.options().faults.has(MakoPlantedBug::AcknowledgeAtCertification) {
             return self.reveal(own, stamp, &waiter, effects);
         }

@@ -83,11 +83,11 @@ impl Mako {
         let error = Err(Aborted::RolledBack { epoch: stamp.epoch }.into());
         match &waiter.reveals {
             None => {
-                let transaction = waiter.remote_branches.id;
+                let transaction = waiter.attempt.id;
                 let settled = self.epochs.get(stamp.epoch).is_none();
                 effects.observe(|| MakoObservation::RolledBack { transaction, settled });
                 self.counters.rolled_back += 1;
-                self.runtime.finish(&waiter.remote_branches, error);
+                self.runtime.finish(&waiter.attempt, error);
             }
             Some(slot) => slot.fill(error),
         }

@@ -42,7 +42,7 @@ impl Mako {
         assert!(
             self.watermarks.borrow().covers(own, stamp.as_ref()),
             "M5: {} would reveal {stamp:?}",
-            waiter.remote_branches.id
+            waiter.attempt.id
         );
         self.reveal(own, stamp, waiter, effects);
     }
@@ -54,10 +54,10 @@ impl Mako {
         waiter: &CommitWaiter,
         effects: &mut MakoEffects,
     ) {
-        let transaction = waiter.remote_branches.id;
+        let transaction = waiter.attempt.id;
         effects.observe(|| MakoObservation::Acknowledged { transaction, own, stamp });
         match &waiter.reveals {
-            None => self.runtime.commit(&waiter.remote_branches),
+            None => self.runtime.commit(&waiter.attempt),
             Some(slot) => slot.fill(Ok(())),
         }
     }

@@ -112,12 +112,12 @@ impl Mako {
         let wait_max = self.runtime.worker_context.limits.shard_wait_max;
         let expired = self.waits.expire(now, wait_max, &self.watermarks.borrow());
         let open = self.runtime.worker_context.epoch.get();
-        let any = expired.iter().any(|(_, waiter)| waiter.remote_branches.epoch == open);
+        let any = expired.iter().any(|(_, waiter)| waiter.attempt.epoch == open);
         for (shard, waiter) in expired {
             match waiter.reveals {
                 None => {
                     let error = Unknown::NotDurable { shard }.into();
-                    self.runtime.finish(&waiter.remote_branches, Err(error));
+                    self.runtime.finish(&waiter.attempt, Err(error));
                 }
                 Some(slot) => slot.fill(Err(Aborted::from(Conflict::NoAnswer { shard }).into())),
             }

@@ -256,6 +256,7 @@ impl TaskDriver for Tiga {
         match ask {
             EngineRequest::Send(remote_branches) => self.perform(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::CommitLocal(_) => unreachable!("this engine does not ask for it"),
             EngineRequest::Abandon(remote_branches) => self.forget(remote_branches.id.sequence),
             // Only decided rows are read (rule T11).
             EngineRequest::Reveal { remote_branches: _, slot } => slot.fill(Ok(())),

@@ -283,6 +283,7 @@ impl TaskDriver for Zeus {
         match ask {
             EngineRequest::Send(remote_branches) => self.perform(&remote_branches, effects),
             EngineRequest::Commit(submission) => self.submit(submission, effects),
+            EngineRequest::CommitLocal(_) => unreachable!("this engine does not ask for it"),
             EngineRequest::Abandon(remote_branches) => {
                 self.forget(remote_branches.id.sequence, effects);
             }
