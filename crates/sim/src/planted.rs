@@ -252,6 +252,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("validate-newer", ZEUS_TESTS),
     ("answer-before-copy", ZEUS_TESTS),
     ("copy-without-pending", ZEUS_TESTS),
+    ("create-what-was-lost", ZEUS_TESTS),
     // Scripts of nodes and logs without a network.
     ("accept-late", TIGA_PLANTED),
     ("release-before-ready", TIGA_PLANTED),

@@ -55,6 +55,9 @@ pub struct NodeStanding {
     ///
     /// [`ManagerOptions::membership_epochs`]: super::ManagerOptions::membership_epochs
     pub since: Epoch,
+    /// Whether it has been alive without interruption since its first process joined, or none has joined yet: what it does not
+    /// have, it has not lost.
+    pub is_first: bool,
 }
 
 /// The replicas and the leader of a shard.

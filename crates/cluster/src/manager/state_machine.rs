@@ -155,6 +155,8 @@ pub(super) struct NodeState {
     pub(super) alive: bool,
     /// See [`NodeStanding::since`].
     pub(super) since: Epoch,
+    /// See [`NodeStanding::is_first`].
+    pub(super) is_first: bool,
     /// When its last recorded heartbeat arrived, or its lease began anew; without meaning if it is dead.
     pub(super) last_heartbeat: Time,
     round: u64,
@@ -611,8 +613,8 @@ impl StateMachine {
         self.revision.0 += 1;
         self.unpublished_ends = false;
         let standing = |node: &NodeState| {
-            let NodeState { incarnation, alive, since, .. } = *node;
-            NodeStanding { incarnation, alive, since }
+            let NodeState { incarnation, alive, since, is_first, .. } = *node;
+            NodeStanding { incarnation, alive, since, is_first }
         };
         self.configuration = Arc::new(Configuration {
             cluster: self.cluster,
@@ -673,7 +675,7 @@ impl StateMachine {
         self.nodes.resize(configuration.nodes.len(), NodeState::to_join(self.epoch));
         for (node, standing) in self.nodes.iter_mut().zip(&configuration.nodes) {
             (node.incarnation, node.alive) = (standing.incarnation, standing.alive);
-            node.since = standing.since;
+            (node.since, node.is_first) = (standing.since, standing.is_first);
         }
         for (shard, assignment) in self.shards.iter_mut().zip(&configuration.shards) {
             shard.assignment = assignment.clone();
@@ -703,6 +705,7 @@ impl NodeState {
             incarnation: Incarnation(0),
             alive: false,
             since,
+            is_first: true,
             last_heartbeat: Time::ZERO,
             round: 0,
             known: Revision(0),

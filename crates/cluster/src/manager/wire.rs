@@ -207,10 +207,12 @@ fn final_ends() -> impl Strategy<Value = FinalEnds> {
 }
 
 fn configurations() -> impl Strategy<Value = Arc<Configuration>> {
-    let standing = any::<(u32, bool, u32)>().prop_map(|(incarnation, alive, since)| NodeStanding {
+    let standing = any::<(u32, bool, u32, bool)>();
+    let standing = standing.prop_map(|(incarnation, alive, since, is_first)| NodeStanding {
         incarnation: Incarnation(incarnation),
         alive,
         since: Epoch(since),
+        is_first,
     });
     let moving =
         (any::<(u32, u32)>(), partitionings()).prop_map(|((table, begun), partitioning)| Move {

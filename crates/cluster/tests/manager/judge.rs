@@ -273,12 +273,17 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// A membership keeps the epoch in which it began; where deaths and returns begin epochs, none is in two of them.
+    /// A membership keeps the epoch in which it began, and only the first of a node counts as the first; where deaths and
+    /// returns begin epochs, none is in two of them.
     fn memberships(&mut self, before: &Configuration, after: &Configuration) -> Result<(), String> {
         for (node, (old, new)) in (0..).map(NodeId).zip(before.nodes.iter().zip(&after.nodes)) {
             let is_same = stays(old, new);
             if is_same && old.since != new.since {
                 return Err(format!("{node} is in since {}, then since {}", old.since, new.since));
+            }
+            let returns = new.alive && !is_same && old.incarnation != Incarnation(0);
+            if new.is_first && (!old.is_first || returns) {
+                return Err(format!("{node} was out, and counts as never out: {old:?}, {new:?}"));
             }
             if !self.membership_epochs {
                 continue;

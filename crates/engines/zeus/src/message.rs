@@ -205,6 +205,8 @@ pub struct DirectoryCopy {
     pub after: Option<GranuleId>,
     /// Whether the sender has the directory; else these are the records of granules that it holds itself.
     pub is_directory: bool,
+    /// Whether the directory is one that was rebuilt, and may lack granules.
+    pub is_rebuilt: bool,
     /// Records, ascending by granule, pending ones too.
     pub records: Vec<CopiedRecord>,
     /// Whether there are no more.

@@ -68,6 +68,7 @@ macro_rules! scope {
             view: &$node.view,
             has_passed_barrier: $node.barrier.is_passed($node.view.live()),
             copying: $node.copies.copying(),
+            rebuilt: $node.copies.rebuilt(),
             rows: &mut $node.rows,
             output: &mut $node.output,
         }

@@ -63,6 +63,8 @@ pub enum ZeusPlantedBug {
     AnswerBeforeCopy,
     /// A directory node copies validated records only (Z18).
     CopyWithoutPending,
+    /// A directory that was rebuilt creates what it does not know (Z21).
+    CreateWhatWasLost,
     /// A dropped reader serves until the drop is complete (Z14).
     ServeWhileDropped,
     /// Absent rows and scans are not checked (Z19).

@@ -47,6 +47,8 @@ pub(crate) struct Scope<'a> {
     pub has_passed_barrier: bool,
     /// The shards whose directory the node is still copying (rule Z18).
     pub copying: &'a BTreeSet<ShardId>,
+    /// The shards whose directory here was rebuilt, and may lack granules (rule Z21).
+    pub rebuilt: &'a BTreeSet<ShardId>,
     pub rows: &'a mut Rows,
     pub output: &'a mut Output,
 }
@@ -83,6 +85,11 @@ impl Scope<'_> {
     /// Whether the node keeps the granule's record for the directory.
     pub(crate) fn is_directory_node(&self, granule: &GranuleId) -> bool {
         self.view.is_directory_node(self.placement.shard_of(granule), self.node)
+    }
+
+    /// Whether a granule of which the directory here knows nothing may have been created, and lost.
+    pub(crate) fn may_have_lost(&self, granule: &GranuleId) -> bool {
+        !self.rebuilt.is_empty() && self.rebuilt.contains(&self.placement.shard_of(granule))
     }
 
     /// Whether the node counts as an arbiter of the granule and has not copied its record yet: it answers nothing.

@@ -66,7 +66,11 @@ fn text_of(body: &MessageBody) -> String {
                     pending.map_or(String::new(), |inv| format!(" pending {}", inv.record));
                 format!(" {} {}{pending}", name(&record.granule), record.record)
             });
-            let whose = if copy.is_directory { "directory" } else { "holdings" };
+            let whose = match (copy.is_directory, copy.is_rebuilt) {
+                (true, false) => "directory",
+                (true, true) => "rebuilt directory",
+                (false, _) => "holdings",
+            };
             let last = if copy.is_last { " last" } else { "" };
             format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
         }

@@ -34,6 +34,8 @@ pub struct Directory {
     pub leader: NodeId,
     /// All of them, the shard's voters; the leader is one.
     pub nodes: Vec<NodeId>,
+    /// None of the nodes that ever kept it has been out: if none of them has the directory, no granule was created yet.
+    pub is_first: bool,
 }
 
 /// The configuration of one epoch.
@@ -82,7 +84,7 @@ impl View {
     /// # Panics
     /// If the view has no such shard.
     pub fn directory(&self, shard: ShardId) -> impl Iterator<Item = NodeId> + '_ {
-        let Directory { leader, nodes } = &self.directories[shard.0 as usize];
+        let Directory { leader, nodes, .. } = &self.directories[shard.0 as usize];
         let others = nodes.iter().filter(move |node| *node != leader);
         let all = std::iter::once(leader).chain(others).copied();
         all.filter(|node| self.is_live(*node))
@@ -115,7 +117,7 @@ mod tests {
         View {
             epoch: Epoch(epoch),
             members,
-            directories: vec![Directory { leader: NodeId(1), nodes }],
+            directories: vec![Directory { leader: NodeId(1), nodes, is_first: true }],
         }
     }
 

@@ -155,13 +155,9 @@ fn commit_body() -> impl Strategy<Value = MessageBody> {
 fn recovery_body() -> impl Strategy<Value = MessageBody> {
     let record = (granule(), record(), option::of(inv()))
         .prop_map(|(granule, record, pending)| CopiedRecord { granule, record, pending });
-    let copy = (any::<u32>(), option::of(granule()), any::<[bool; 2]>(), vec(record, 0..3));
-    let copy = copy.prop_map(|(shard, after, [is_directory, is_last], records)| DirectoryCopy {
-        shard: ShardId(shard),
-        after,
-        is_directory,
-        records,
-        is_last,
+    let copy = (any::<u32>(), option::of(granule()), any::<[bool; 3]>(), vec(record, 0..3));
+    let copy = copy.prop_map(|(shard, after, [is_directory, is_rebuilt, is_last], records)| {
+        DirectoryCopy { shard: ShardId(shard), after, is_directory, is_rebuilt, records, is_last }
     });
     prop_oneof![
         Just(MessageBody::Replayed),
@@ -230,7 +226,7 @@ fn node() -> ZeusNode {
         View {
             epoch: Epoch(1),
             members: nodes.iter().map(|node| (*node, Epoch(1))).collect(),
-            directories: vec![Directory { leader: NodeId(0), nodes }],
+            directories: vec![Directory { leader: NodeId(0), nodes, is_first: true }],
         },
     );
     node

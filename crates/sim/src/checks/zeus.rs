@@ -12,7 +12,9 @@ use crate::violation::Violation;
 use shoal_types::{Clock, Epoch, NodeId, Stamp, WorkerId};
 use shoal_zeus::rows::{Row, RowKey};
 use shoal_zeus::version::Version;
-use shoal_zeus::{GranuleId, Level, OwnershipRecord, ShownRow, TransactionFact, ZeusObservation};
+use shoal_zeus::{
+    GranuleId, Level, OwnershipRecord, OwnershipTs, ShownRow, TransactionFact, ZeusObservation,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What nodes have of granules, as they showed it last.
@@ -24,6 +26,15 @@ pub struct ZeusRules {
     pending: BTreeMap<(NodeId, WorkerId, u64), Vec<GranuleId>>,
     /// The same, by granule: how many each worker has.
     touching: BTreeMap<GranuleId, BTreeMap<(NodeId, WorkerId), u32>>,
+    creations: BTreeMap<GranuleId, Creation>,
+}
+
+/// The first record of a granule.
+#[derive(Debug, Default)]
+struct Creation {
+    o_ts: OwnershipTs,
+    /// Some row of the granule was validated: clients may know what it had.
+    has_rows: bool,
 }
 
 /// What a node has of a granule.
@@ -70,6 +81,7 @@ impl EngineRules for ZeusRules {
             // A node shows all that it keeps when it comes to an epoch.
             rules.forget_copies(node);
         }
+        moment.blame("Z21", rules.created_once(observation))?;
         let keys = rules.update(node, observation);
         let (epochs, copies) = (&rules.epochs, &rules.granules[granule]);
         let alike: BTreeMap<NodeId, &Copy> = copies
@@ -158,7 +170,43 @@ impl ZeusRules {
                 };
                 moment.blame("Z7", verdict)?;
             }
+            TransactionFact::Lost { granule, epoch } => {
+                moment.blame("Z21", self.is_nowhere(granule, *epoch))?;
+            }
         }
+        Ok(())
+    }
+
+    /// What is reported as lost, no node of the epoch has.
+    fn is_nowhere(&self, granule: &GranuleId, epoch: Epoch) -> RuleVerdict {
+        let copies = self.granules.get(granule).into_iter().flatten();
+        let mut serving = copies.filter(|(node, copy)| {
+            self.epochs.get(node) == Some(&epoch) && copy.level >= Level::Reader
+        });
+        match serving.next() {
+            Some((node, _)) => Err(format!("{granule} is reported as lost, and {node} has it")),
+            None => Ok(()),
+        }
+    }
+
+    /// A granule whose rows clients may have seen is not created again, empty.
+    fn created_once(&mut self, observation: &ZeusObservation) -> RuleVerdict {
+        let ZeusObservation::Granule { granule, record, rows, .. } = observation else {
+            return Ok(());
+        };
+        let creation = self.creations.entry(granule.clone()).or_default();
+        let is_first = record.o_ts.version == 1 && record.owner.is_some();
+        if is_first && record.o_ts > creation.o_ts {
+            if creation.has_rows {
+                let before = creation.o_ts;
+                return Err(format!(
+                    "{granule}, created by {before}, is created again by {record}"
+                ));
+            }
+            creation.o_ts = record.o_ts;
+        }
+        creation.has_rows |=
+            rows.iter().any(|row| row.row.as_ref().is_some_and(|row| row.is_valid));
         Ok(())
     }
 

@@ -35,6 +35,7 @@ impl Observed for ZeusObservation {
                     TransactionFact::Committed { number, touched } => (*number, touched.len()),
                     TransactionFact::Validated { number } => (*number, 0),
                     TransactionFact::ReadsValidated { touched } => (0, touched.len()),
+                    TransactionFact::Lost { epoch, .. } => (u64::from(epoch.0), 0),
                 };
                 digest.word(number << 16 | u64::from(worker.0) << 8 | touched as u64);
             }

@@ -204,6 +204,7 @@ impl<E: Simulated> Simulation<E> {
             self.effects.effects = own;
             judged?;
         }
+        self.await_persistence(acted.simulated_worker);
         Ok(())
     }
 }

@@ -70,7 +70,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 11] = [
 ];
 
 /// Seeds that found one while `zeus` ran.
-const FOUND_IN_ZEUS: [u64; 5] = [15, 32, 45, 1_900_332, 8_389_005];
+const FOUND_IN_ZEUS: [u64; 7] = [15, 32, 45, 1_900_332, 8_389_005, 8_600_072, 8_600_099];
 
 /// Seeds that found one while `tiga` ran.
 const FOUND_IN_TIGA: [u64; 3] = [70, 50_059, 710_123];

@@ -43,7 +43,7 @@ impl StateMachine {
         }
         if !node.alive {
             let Some(since) = next_membership else { return };
-            (node.alive, node.since) = (true, since);
+            (node.alive, node.since, node.is_first) = (true, since, false);
             (self.changed, self.members_changed) = (true, true);
             effects.push(Applied::Revived(id));
             // No successor was found for its shards, and it is the same incarnation: it continues to lead.
@@ -88,6 +88,7 @@ impl StateMachine {
             incarnation,
             alive: true,
             since,
+            is_first: after == Incarnation(0),
             last_heartbeat: now,
             round: 0,
             known,

@@ -284,7 +284,12 @@ impl Zeus {
                 let born = transaction.remote_branches.asked_at();
                 shared.node.want(now, ticket, Want { granules, born });
             }
-            shared.node.ownership().lost(ticket).cloned()
+            let lost = shared.node.ownership().lost(ticket).cloned();
+            if let Some(granule) = lost.clone() {
+                let epoch = shared.node.view().epoch;
+                shared.note(worker, || TransactionFact::Lost { granule, epoch });
+            }
+            lost
         });
         self.counters.waits_for_moves += u64::from(wants && error.is_none());
         let error = error.or(lost.map(|granule| {

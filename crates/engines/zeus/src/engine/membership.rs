@@ -21,16 +21,18 @@ impl Zeus {
         let node = self.shared.node;
         let view = view_of(&configuration, node, incarnation);
         let topology = &configuration.topology;
-        let member = self.with_node(effects, |shared| {
+        let (before, member) = self.with_node(effects, |shared| {
+            let before = shared.node.view().member(node);
             shared.node.place(placement(topology));
             shared.node.enter(now, view);
-            shared.node.view().member(node)
+            (before, shared.node.view().member(node))
         });
         self.runtime.worker_context.epoch.set(configuration.epoch);
-        let is_same = self.member == member;
-        if !is_same {
+        // Of the workers, the first that learns of it has the node forget: another may have committed something since.
+        if before != member {
             effects.observe(|| ZeusObservation::Forgotten);
         }
+        let is_same = self.member == member;
         self.member = member;
         let sequences: Vec<u64> = self.transactions.keys().copied().collect();
         for sequence in sequences {
@@ -73,7 +75,12 @@ fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation
         let Assignment { leader, voters, .. } = assignment;
         // A learner may lead the streams; it keeps no records.
         let leader = if voters.contains(leader) { *leader } else { voters[0] };
-        Directory { leader, nodes: voters.clone() }
+        let is_first = |node: &NodeId| {
+            let standing = &configuration.nodes[node.0 as usize];
+            standing.is_first && (standing.alive || standing.incarnation == Incarnation(0))
+        };
+        let is_first = assignment.left.is_empty() && voters.iter().all(is_first);
+        Directory { leader, nodes: voters.clone(), is_first }
     };
     View {
         epoch: configuration.epoch,

@@ -25,7 +25,7 @@ pub enum ZeusObservation {
         /// What has become of it.
         fact: TransactionFact,
     },
-    /// The node was out: what it had committed and not validated is forgotten.
+    /// The node was out: what its workers had committed and not validated is forgotten. Observed once for each membership.
     Forgotten,
     /// A granule has changed at the node.
     Granule {

@@ -2,6 +2,7 @@
 
 use crate::granule::GranuleId;
 use crate::record::Level;
+use shoal_types::Epoch;
 
 /// What has become of a transaction, for a checker.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,5 +23,12 @@ pub enum TransactionFact {
     ReadsValidated {
         /// What it has read.
         touched: Vec<(GranuleId, Level)>,
+    },
+    /// A transaction fails, since no live node has a granule that it wants.
+    Lost {
+        /// The granule that it wants.
+        granule: GranuleId,
+        /// The epoch that the node knows.
+        epoch: Epoch,
     },
 }

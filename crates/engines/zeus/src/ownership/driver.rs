@@ -4,7 +4,7 @@ use super::Ownership;
 use super::favoured::Favoured;
 use crate::message::{Inv, MessageBody, OwnershipRequest};
 use crate::planted_bugs::ZeusPlantedBug;
-use crate::record::{OwnershipTs, READERS_MIN, RequestKind, Requested};
+use crate::record::{OwnershipRecord, OwnershipTs, READERS_MIN, RequestKind, Requested};
 use crate::scope::Scope;
 use shoal_types::{NodeId, Time};
 use std::collections::BTreeSet;
@@ -28,6 +28,11 @@ impl Ownership {
         let Some(by) = scope.view.member(from) else { return };
         if !scope.is_directory_node(granule) || scope.is_silent(granule) {
             return;
+        }
+        if self.known_o_ts(granule).version == 0 && scope.may_have_lost(granule) {
+            // Its copies would be lost with the directory, so it is said to be lost, and not created (rule Z21).
+            let o_ts = OwnershipTs { version: 1, epoch: scope.view.epoch, driver: scope.node };
+            self.on_val(scope, granule, OwnershipRecord { o_ts, ..OwnershipRecord::default() });
         }
         let born = Time(scope.now.0.saturating_sub(request.waited.as_nanos() as u64));
         let favoured = self.favoured.get(granule).filter(|favoured| favoured.until > scope.now);

@@ -309,6 +309,12 @@ impl Ownership {
         for (granule, holding) in &mut self.granules {
             scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
+            let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
+            if !is_arbiter && holding.record.level_of(scope.node) == Level::None {
+                // What it knows may be old: that the nodes which it names are dead does not mean that the granule is lost.
+                let record = std::mem::take(&mut holding.record);
+                holding.hint = holding.hint.max(record.o_ts);
+            }
             let owner = holding.record.owner;
             let is_ownerless = owner.is_none() && scope.is_directory_node(granule);
             if owner == Some(scope.node) || is_ownerless {

@@ -6,7 +6,8 @@
 //!
 //! Where no live node has the directory, it is rebuilt from what all live nodes know of the granules that they hold. Of two
 //! records of a granule the newer one counts: the owner has the newest, and where it is dead, the readers have one that
-//! names them. Nothing is created before that.
+//! names them. Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
+//! with the directory and all its copies (rule Z21). Only where no directory node was ever out was there no directory before.
 
 use crate::granule::GranuleId;
 use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
@@ -22,6 +23,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct DirectoryCopies {
     /// The shards whose directory is not here yet.
     copying: BTreeSet<ShardId>,
+    /// The shards whose directory is here, and was rebuilt by a node that may not have learned of all granules.
+    rebuilt: BTreeSet<ShardId>,
     shards: BTreeMap<ShardId, Copying>,
     repeat_at: Time,
 }
@@ -40,12 +43,19 @@ struct Source {
     after: Option<GranuleId>,
     is_done: bool,
     has_directory: bool,
+    /// Its directory may lack granules.
+    is_rebuilt: bool,
 }
 
 impl DirectoryCopies {
     /// The shards whose directory the node is copying.
     pub(crate) fn copying(&self) -> &BTreeSet<ShardId> {
         &self.copying
+    }
+
+    /// The shards whose directory may lack granules that were created.
+    pub(crate) fn rebuilt(&self) -> &BTreeSet<ShardId> {
+        &self.rebuilt
     }
 
     /// In a new epoch: a node that was out copies the directories that it keeps; a copy that was begun earlier begins anew,
@@ -57,7 +67,9 @@ impl DirectoryCopies {
             self.copying = kept.collect();
         }
         if view.live().all(|other| other == node) {
-            self.copying.clear(); // No other node could know anything.
+            // No other node could know anything.
+            let copying = std::mem::take(&mut self.copying);
+            self.rebuilt.extend(copying.into_iter().filter(|shard| !is_first(view, *shard)));
         }
         self.repeat_at = now;
         self.shards = self.copying.iter().map(|shard| (*shard, Copying::of(node, view))).collect();
@@ -96,7 +108,8 @@ impl DirectoryCopies {
         let is_directory =
             scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard);
         let (records, is_last) = ownership.copied_records(scope, shard, after.as_ref(), most);
-        let copy = DirectoryCopy { shard, after, is_directory, records, is_last };
+        let is_rebuilt = is_directory && self.rebuilt.contains(&shard);
+        let copy = DirectoryCopy { shard, after, is_directory, is_rebuilt, records, is_last };
         scope.send(from, MessageBody::Copy(copy));
     }
 
@@ -115,6 +128,7 @@ impl DirectoryCopies {
         }
         source.after = copy.records.last().map(|last| last.granule.clone()).or(copy.after);
         (source.is_done, source.has_directory) = (copy.is_last, copy.is_directory);
+        source.is_rebuilt = copy.is_rebuilt;
         if !copy.is_last {
             let body = MessageBody::CopyRequest { shard, after: source.after.clone() };
             scope.send(from, body);
@@ -123,9 +137,21 @@ impl DirectoryCopies {
         if !copying.is_complete() {
             return None;
         }
+        let mut directories = copying.sources.values().filter(|it| it.is_done && it.has_directory);
+        let is_rebuilt = match directories.next() {
+            Some(source) => source.is_rebuilt,
+            None => !is_first(scope.view, shard) && !scope.has(ZeusPlantedBug::CreateWhatWasLost),
+        };
+        if is_rebuilt {
+            self.rebuilt.insert(shard);
+        }
         self.copying.remove(&shard);
         Some(self.shards.remove(&shard)?.records.into_values().collect())
     }
+}
+
+fn is_first(view: &View, shard: ShardId) -> bool {
+    view.directories[shard.0 as usize].is_first
 }
 
 impl Copying {

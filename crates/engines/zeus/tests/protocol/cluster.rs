@@ -63,7 +63,8 @@ impl Cluster {
             .expect("a valid topology");
         let layout = GranuleLayout::of(&topology);
         let placement = Placement { topology: Arc::new(topology), layout };
-        let directory = Directory { leader: NodeId(0), nodes: (0..3).map(NodeId).collect() };
+        let nodes_of_directory = (0..3).map(NodeId).collect();
+        let directory = Directory { leader: NodeId(0), nodes: nodes_of_directory, is_first: true };
         let members = (0..nodes).map(|node| (NodeId(node), Epoch(1))).collect();
         let mut cluster = Cluster {
             now: Time::ZERO + Duration::from_secs(1),
@@ -181,6 +182,7 @@ impl Cluster {
             self.view.members.insert(*node, self.view.epoch);
         }
         let directory = &mut self.view.directories[0];
+        directory.is_first &= !without.iter().any(|node| directory.nodes.contains(node));
         let is_in = |node: &&NodeId| self.view.members.contains_key(*node);
         directory.leader = *directory.nodes.iter().find(is_in).unwrap_or(&directory.nodes[0]);
     }

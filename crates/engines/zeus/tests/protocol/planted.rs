@@ -25,7 +25,7 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
 ];
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 16] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 17] = [
     (
         ZeusPlantedBug::AnswerBeforeReads,
         "cluster nodes=3
@@ -34,6 +34,24 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 16] = [
          commit 0 1 put=a/x:1
          commit 0 2 touch=a",
         "n0 committed T2, which only reads: Validated",
+    ),
+    // All nodes of the directory are out at once, and with them all copies of a.
+    (
+        ZeusPlantedBug::CreateWhatWasLost,
+        "cluster nodes=5
+         want 0 1 own=a
+         settle
+         commit 0 1 put=a/x:1
+         settle
+         epoch dead=0,1,2
+         hear 3 4
+         settle
+         epoch back=0,1,2
+         hear 0 1 2 3 4
+         settle
+         want 4 2 own=a
+         settle",
+        "n4 has all for 2",
     ),
     // W1 reads b and writes a, and is pending; b moves; W2 writes b and is validated. A reader of both sees W2, not W1.
     (
