@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use bytes::Bytes;
 use shoal_server::{NodeStatus, Protocol};
 use shoal_types::limits::{KEY_BYTES_MAX, TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
-use shoal_types::{NodeId, ProcedureTransaction, Result, ShardId, TableId, Transaction};
+use shoal_types::{Error, NodeId, ProcedureTransaction, Result, ShardId, TableId, Transaction};
 
 /// What a transaction writes: so many keys of these sizes.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +47,9 @@ pub async fn fill(tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Byt
     Ok(Bytes::new())
 }
 
+/// How often each is tried where a node loses its lease.
+const TRIES: usize = 5;
+
 /// Runs them one after the other: each is answered, and then every node has it.
 ///
 /// That no node loses a lease by it is shown in virtual time (`sim/tests/sim/sizes.rs`): here a busy machine can take one
@@ -56,8 +59,14 @@ async fn run(shards: u32, protocol: Protocol, sizes: &[Size]) {
     let mut client = cluster.client(1);
     for size in sizes {
         for home in 0..shards {
-            let filled = client.call(NodeId(0), ShardId(home), "fill", &size.encode()).await;
-            filled.unwrap_or_else(|error| panic!("{size:?}: {error}"));
+            let mut tries = 0;
+            while let Err(error) =
+                client.call(NodeId(0), ShardId(home), "fill", &size.encode()).await
+            {
+                tries += 1;
+                let lost = matches!(error, Error::Aborted(_));
+                assert!(lost && tries < TRIES, "{size:?}: {error}");
+            }
         }
     }
     let decided = |status: &NodeStatus| status.streams[0].decided;
