@@ -72,7 +72,7 @@ pub fn replay<'w>(
         Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
     };
     let mut pass = ReplayPass { replica, floor, session, faults, epoch, observe };
-    unapplied.from = pass.apply(writes.clone().enumerate(), &mut unapplied.waiting);
+    unapplied.from = pass.apply(writes.enumerate(), &mut unapplied.waiting);
     // One may be the base of another that is newer, and was looked at before.
     while !unapplied.waiting.is_empty() {
         let before = std::mem::take(&mut unapplied.waiting);
@@ -119,9 +119,10 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
                 let place = places.next().expect("it is one of them");
                 if let (Replayed::Waits, Change::Delta(delta)) = (replayed, &write.change) {
                     // What a copy has brought in place of its base is newer, or left no trace.
-                    return if !has(write, delta.base.1) {
-                        waiting.push((place, *write))
-                    };
+                    if !has(write, delta.base.1) {
+                        waiting.push((place, *write));
+                    }
+                    return;
                 }
                 // A row of a dropped table is not applied, and gives way to nothing.
                 if let Some(observations) = observe

@@ -41,7 +41,7 @@ pub(super) fn replays<'a>(
         for (_, write) in &unapplied.waiting {
             if let Change::Delta(delta) = write.change {
                 let key = (write.table, Bytes::copy_from_slice(write.key));
-                undecided.lock().commit(key, delta.base, |stamp, base| {
+                undecided.lock().commit(&key, delta.base, |stamp, base| {
                     let base = std::iter::once(base.borrowed().replayed(stamp.as_ref()));
                     replay(replica, None, sessions, base, faults, observations.as_mut()).is_empty()
                 });

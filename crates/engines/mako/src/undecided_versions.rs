@@ -202,15 +202,15 @@ impl KeptVersions {
     /// The version of a key at this place is committed, if it is here: it is the base of a delta that is. Has it applied.
     pub(super) fn commit(
         &mut self,
-        key: TableKey,
+        key: &TableKey,
         base: VersionOrder,
         mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
     ) {
-        let Some(versions) = self.keys.get_mut(&key) else { return };
+        let Some(versions) = self.keys.get_mut(key) else { return };
         let is_base = |version: &UndecidedVersion| order(version.stamp.as_ref()) == base;
-        apply_committed(&key, versions, is_base, &mut apply);
+        apply_committed(key, versions, is_base, &mut apply);
         if versions.is_empty() {
-            self.keys.remove(&key);
+            self.keys.remove(key);
         }
     }
 

@@ -345,7 +345,7 @@ impl TwoPhaseCommit {
                     waiter,
                     |batch| {
                         batch.prepare(transaction, *clock, home, |write| {
-                            writes_of(locked, deltas, write)
+                            writes_of(locked, deltas, write);
                         });
                     },
                 );

@@ -13,7 +13,7 @@ fn prepared(records: &[(u64, u64, &[u8])]) -> Bytes {
     for (sequence, clock, key) in records {
         let transaction = TransactionId { node: OTHER, worker: WorkerId(0), sequence: *sequence };
         batch.prepare(transaction, Clock(*clock), THERE, |write| {
-            write(WriteRef::row(T, key, b"new"))
+            write(WriteRef::row(T, key, b"new"));
         });
     }
     batch.close(Epoch(2), Clock(4))
