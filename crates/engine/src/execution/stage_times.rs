@@ -63,7 +63,7 @@ impl StageMarks {
         self.submitted.set(now);
     }
 
-    /// The transaction is through the engine's stage of this number. The last stage ends with the [answer](StageMarks::answer).
+    /// The transaction is through the engine's stage of this number. The last stage ends with the answer.
     pub fn end_stage(&self, stage: usize, now: Time) {
         self.ended[stage].set(Some(now));
     }
