@@ -143,7 +143,7 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "patch-any-base", "M6", COPIES, 300),
     ("two-phase-commit", "patch-newer", "M6", COPIES, 300),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
-    ("two-phase-commit", "copy-without-tombstones", "P10", COPIES, 300),
+    ("two-phase-commit", "copy-without-tombstones", "P10", COPIES, 1_000),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),
     ("two-phase-commit", "snapshot-without-later-writes", "P10", COPIES, 1_000),
     ("two-phase-commit", "serve-forgotten-sessions", "exactly once", FORGOTTEN, 300),

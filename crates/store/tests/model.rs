@@ -8,7 +8,7 @@
 #![cfg(feature = "model")]
 
 use shoal_store::{
-    Change, Options, ReplayRule, ReplayedWrite, RollBack, Session, Store, StoreBug, StoreBugs,
+    Options, ReplayRule, ReplayedWrite, RollBack, Session, Store, StoreBug, StoreBugs,
 };
 use shoal_types::{Clock, Epoch, Result, Scan, StampRef, TableId};
 use shuttle::thread;
@@ -473,7 +473,7 @@ fn replay(session: &mut Session, table: TableId, writes: &[(&'static [u8], u64, 
     let replayed = |((key, clock, _), value): (&(&'static [u8], u64, _), _)| ReplayedWrite {
         table,
         key,
-        change: Change::of(value),
+        change: shoal_store::Change::of(value),
         stamp: StampRef { epoch: Epoch(1), clock: Clock(*clock), remote: &[] },
     };
     let values = values.iter().map(|value| value.as_ref().map(|bytes| &bytes[..]));
