@@ -111,16 +111,19 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
         };
         let writes = writes.filter(|(_, write)| !has(write, write.stamp.clock));
         let removable = removable(replica, *epoch, *faults);
+        // Of the writes above the floor, with their numbers among those.
+        let mut waits = Vec::new();
         let mut done = 0;
+        let mut is_stopped = true;
         for _ in 0..TRIES {
-            let rest = writes.clone().skip(done);
-            let mut places = rest.clone().map(|(place, _)| place);
+            let mut seen = done;
             let report = |write: &ReplayedWrite<'w>, replayed| {
-                let place = places.next().expect("it is one of them");
+                let number = seen;
+                seen += 1;
                 if let (Replayed::Waits, Change::Delta(delta)) = (replayed, &write.change) {
                     // What a copy has brought in place of its base is newer, or left no trace.
                     if !has(write, delta.base.1) {
-                        waiting.push((place, *write));
+                        waits.push((number, *write));
                     }
                     return;
                 }
@@ -134,15 +137,27 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
                     observations.push(AppliedWrite { shard, stamp, table, key, won }.into());
                 }
             };
-            let rest = rest.clone().map(|(_, write)| write);
+            let rest = writes.clone().skip(done).map(|(_, write)| write);
             match session.replay(rest, rule(*faults), &removable, report) {
-                Ok(None) => return None,
+                Ok(None) => {
+                    is_stopped = false;
+                    break;
+                }
                 Ok(Some(stopped)) => done += stopped,
                 Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
             }
             std::hint::spin_loop();
         }
-        writes.skip(done).map(|(place, _)| place).next()
+        if waits.is_empty() && !is_stopped {
+            return None;
+        }
+        // Not looked for before: mostly nothing waits.
+        let mut places = writes.map(|(place, _)| place).enumerate();
+        let mut place = |number| places.find(|(at, _)| *at == number).map(|(_, place)| place);
+        for (number, write) in waits {
+            waiting.push((place(number).expect("it is one of them"), write));
+        }
+        is_stopped.then(|| place(done)).flatten()
     }
 }
 

@@ -140,8 +140,6 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "presume-abort-unended", "P8", UNLOCKED, 1_000),
     ("two-phase-commit", "abort-while-deciding", "P8", UNLOCKED, 1_000),
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
-    ("two-phase-commit", "patch-any-base", "M6", COPIES, 300),
-    ("two-phase-commit", "patch-newer", "M6", &["P5"], 300),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
     ("two-phase-commit", "copy-without-tombstones", "P10", COPIES, 1_000),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),

@@ -93,8 +93,7 @@ impl<B: AsRef<[u8]>> Change<B> {
 }
 
 impl<B: AsRef<[u8]>> Delta<B> {
-    /// The same, borrowed.
-    pub fn borrowed(&self) -> Delta<&[u8]> {
+    fn borrowed(&self) -> Delta<&[u8]> {
         Delta { base: self.base, length: self.length, patch: self.patch.as_ref() }
     }
 }

@@ -216,7 +216,9 @@ mod tests {
         assert_eq!((back.pieces[0].stamp.epoch, back.pieces[0].stamp.clock), (Epoch(3), Clock(17)));
         assert_eq!(back.pieces[0].stamp.as_ref().entry(ShardId(0), ShardId(2)), Clock(4));
         let changes: Vec<_> = back.pieces[0].writes.iter().map(|write| write.change).collect();
-        assert_eq!(changes[..3], [Change::Row(&b"10"[..]), Change::Delete, Change::Row(b"")]);
+        let (base, patch) = ((Epoch(2), Clock(5)), &b"\x01\0\x01\0x"[..]);
+        let delta = Change::Delta(Delta { base, length: 2, patch });
+        assert_eq!(changes, [Change::Row(&b"10"[..]), Change::Delete, Change::Row(b""), delta]);
         assert!(back.pieces[1].writes.is_empty());
         assert_eq!(
             back.to_string(),

@@ -6,10 +6,12 @@ use super::undecided_versions::order;
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
 use bytes::Bytes;
+use shoal_engine::PlantedBugs;
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay::{Unapplied, replay};
 use shoal_replication::replay_budget::{ReplayBudget, bytes_of, bytes_of_encoded};
+use shoal_replication::replica::ShardReplica;
 use shoal_store::Change;
 use shoal_types::{ShardId, Stamp};
 use std::collections::VecDeque;
@@ -42,8 +44,7 @@ pub(super) fn replays<'a>(
             if let Change::Delta(delta) = write.change {
                 let key = (write.table, Bytes::copy_from_slice(write.key));
                 undecided.lock().commit(&key, delta.base, |stamp, base| {
-                    let base = std::iter::once(base.borrowed().replayed(stamp.as_ref()));
-                    replay(replica, None, sessions, base, faults, observations.as_mut()).is_empty()
+                    replay_kept(replica, sessions, stamp, base, faults, observations)
                 });
             }
         }
@@ -68,7 +69,7 @@ pub(super) fn replays<'a>(
 }
 
 /// The covered pieces that a step has replayed: those of a range, but for some.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ReplayedPieces {
     range: Range<usize>,
     /// The places of those in the range that are not, descending.
@@ -81,12 +82,12 @@ impl ReplayedPieces {
         self.range.clone().filter(|place| !self.waiting.contains(place))
     }
 
-    /// Takes them out. Those that wait are put behind all others, which may bring what they wait for. Says whether there were
-    /// any.
+    /// Takes them out, and returns whether there are any. Those that wait are put behind all others, which may bring what they
+    /// wait for.
     pub(super) fn drain(self, covered: &mut VecDeque<Piece>, mut done: impl FnMut(&Piece)) -> bool {
         let mut places = self.range.clone();
         let mut waiting = self.waiting.iter().rev().peekable();
-        let is_none = places.len() == self.waiting.len();
+        let is_any = places.len() > self.waiting.len();
         let mut left = Vec::new();
         for piece in covered.drain(self.range) {
             let place = places.next().expect("it is one of them");
@@ -96,7 +97,7 @@ impl ReplayedPieces {
             }
         }
         covered.extend(left);
-        !is_none
+        is_any
     }
 }
 
@@ -140,8 +141,20 @@ pub(super) fn replays_kept<'a>(
     let replica = shared.replica(shard).expect("held");
     let faults = shared.setup.options.limits.faults;
     move |sessions, stamp, write| {
-        let replayed = std::iter::once(write.borrowed().replayed(stamp.as_ref()));
         budget.take(bytes_of(std::slice::from_ref(write)))
-            && replay(replica, None, sessions, replayed, faults, observations.as_mut()).is_empty()
+            && replay_kept(replica, sessions, stamp, write, faults, observations)
     }
+}
+
+/// Applies a version that was undecided. Returns whether that could be done.
+fn replay_kept(
+    replica: &ShardReplica,
+    sessions: &Rc<SessionPool>,
+    stamp: &Stamp,
+    write: &StreamWrite,
+    faults: PlantedBugs,
+    observations: &mut Option<Vec<MakoObservation>>,
+) -> bool {
+    let write = std::iter::once(write.borrowed().replayed(stamp.as_ref()));
+    replay(replica, None, sessions, write, faults, observations.as_mut()).is_empty()
 }

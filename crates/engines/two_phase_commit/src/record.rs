@@ -28,7 +28,7 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::{
     EntryReader, MalformedEntry, PutWrites, StreamWrite, WriteRef, spaced, take_entry,
 };
-use shoal_store::{DeltaUse, Locked};
+use shoal_store::{Change, Locked, LockedWrite};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
@@ -222,17 +222,11 @@ impl OpenRecords {
     }
 }
 
-/// Calls `write` for what a transaction that holds its locks makes of each row. What it overwrites is committed, and so the base
-/// of deltas.
-pub(super) fn writes_of(
-    locked: &Locked<PooledSession>,
-    deltas: DeltaUse,
-    write: &mut dyn FnMut(WriteRef<'_>),
-) {
-    let mut patch = Vec::new();
-    locked.writes(|locked| {
-        let change = locked.change(deltas, |_| true, &mut patch);
-        write(WriteRef { table: locked.table, key: locked.key, change });
+/// Calls `write` for what a transaction that holds its locks makes of each row: the whole row. A branch whose outcome was lost with
+/// a leader is decided again, perhaps behind what was written over it: a delta of that can wait for ever (seed 134217728).
+pub(super) fn writes_of(locked: &Locked<PooledSession>, write: &mut dyn FnMut(WriteRef<'_>)) {
+    locked.writes(|LockedWrite { table, key, value, .. }| {
+        write(WriteRef { table, key, change: Change::of(value) });
     });
 }
 
@@ -317,7 +311,6 @@ impl fmt::Display for CommitRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_store::Change;
     use shoal_types::TableId;
 
     fn id(sequence: u64) -> TransactionId {

@@ -330,7 +330,6 @@ impl TwoPhaseCommit {
         let Some((home_at, home)) = it.home.filter(|_| it.plan == CommitPlan::TwoPhase) else {
             return;
         };
-        let deltas = self.options().limits.deltas;
         for (at, branch) in &mut it.own {
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch
                 && *at != home_at
@@ -345,7 +344,7 @@ impl TwoPhaseCommit {
                     waiter,
                     |batch| {
                         batch.prepare(transaction, *clock, home, |write| {
-                            writes_of(locked, deltas, write);
+                            writes_of(locked, write);
                         });
                     },
                 );

@@ -305,13 +305,12 @@ impl TwoPhaseCommit {
     ) -> BranchOutcome {
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(RecordWaiter::Branch(transaction));
-        let deltas = self.options().limits.deltas;
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             Some(clock),
             waiter,
             |batch| {
-                batch.prepare(transaction, clock, home, |write| writes_of(&locked, deltas, write));
+                batch.prepare(transaction, clock, home, |write| writes_of(&locked, write));
             },
         );
         let inquire_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
@@ -450,14 +449,13 @@ impl TwoPhaseCommit {
         waiter: RecordWaiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
-        let deltas = self.options().limits.deltas;
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             clock,
             Some(waiter),
             |batch| {
                 batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
-                    own.into_iter().for_each(|(locked, _)| writes_of(locked, deltas, write));
+                    own.into_iter().for_each(|(locked, _)| writes_of(locked, write));
                 });
             },
         );
