@@ -153,7 +153,7 @@ use bytes::Bytes;
 use commit_progress::Coordinator;
 use leader_log::{DurableRecords, RecordWaiter};
 use message::{SnapshotChunk, TwoPhaseCommitRequest};
-use record::RecordEntry;
+use record::{DeltaBases, RecordEntry};
 use shard_stream::ShardStream;
 use shard_streams::ShardStreams;
 use shared::FIRST_EPOCH;
@@ -172,7 +172,7 @@ use shoal_engine::slow::Slow;
 use shoal_replication::replay_budget::ReplayBudget;
 use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
-use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, WorkerId};
 use sliced_work::{KeyBudget, SlicedWork};
 use std::sync::Arc;
 use std::time::Duration;
@@ -412,6 +412,16 @@ impl TaskDriver for TwoPhaseCommit {
 impl TwoPhaseCommit {
     fn options(&self) -> &TwoPhaseCommitOptions {
         &self.shared.setup.options
+    }
+
+    /// Which versions of a shard deltas may have as their bases.
+    fn delta_bases(&self, at: usize) -> DeltaBases {
+        let TwoPhaseCommitOptions { limits, faults, .. } = self.options();
+        let durable = match faults.has(TwoPhaseCommitPlantedBug::PatchUndurable) {
+            true => Clock(u64::MAX),
+            false => self.shared.replicas[at].reached(),
+        };
+        DeltaBases { deltas: limits.deltas, durable }
     }
 
     /// Does the node lead the shard, as far as this one knows?

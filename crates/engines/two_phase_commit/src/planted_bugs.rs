@@ -27,6 +27,8 @@ pub enum TwoPhaseCommitPlantedBug {
     LeaveLastAgent,
     /// A decision is forgotten before all participants have its outcome durable (P9).
     EndUnacknowledged,
+    /// The base of a delta may be a version whose outcome is not durable, and may be decided again behind the delta (P5).
+    PatchUndurable,
     /// A replica that takes a copy keeps what was deleted where the copy is from (P10).
     CopyKeepsDeleted,
     /// A snapshot stands for entries whose commits are not in the sender's store (P10).

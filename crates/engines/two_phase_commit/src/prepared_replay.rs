@@ -304,18 +304,20 @@ impl PreparedReplay {
         self.state = state.clone();
     }
 
-    /// Has `apply` apply what it can, one list of writes after the other: it says how many of the writes it has applied. What
-    /// is stuck holds up nothing behind it: a delta may wait for its base, which may be in another stream behind one that waits
-    /// for this. Returns how far all of the stream is applied.
+    /// Has `apply` apply what it can, one list of writes after the other: it says how many of the writes it has applied. Returns
+    /// how far all of the stream is applied.
+    ///
+    /// What is stuck holds up what is behind it. No circle of deltas that wait for bases in other streams is possible: a base
+    /// is durable, with its outcome, before the delta is appended.
     pub(super) fn advance(
         &mut self,
         mut apply: impl FnMut(&Rc<SessionPool>, (TransactionId, Clock), &[StreamWrite]) -> usize,
     ) -> Clock {
-        let sessions = &self.sessions;
-        self.blocked.retain_mut(|committed| !committed.advance(sessions, &mut apply));
-        // The next step begins with another one: it may do no more than one.
-        if !self.blocked.is_empty() {
-            self.blocked.rotate_left(1);
+        while let Some(committed) = self.blocked.front_mut() {
+            if !committed.advance(&self.sessions, &mut apply) {
+                break;
+            }
+            self.blocked.pop_front();
         }
         if self.blocked.is_empty() {
             self.applied = self.state.safe;
@@ -349,8 +351,8 @@ impl PreparedReplay {
 
     /// The first entry with a commit that is not in this node's store.
     pub(super) fn first_missing(&self) -> Option<u64> {
-        let blocked = self.blocked.iter().map(|writes| writes.entry);
-        blocked.chain(self.installing.values().copied()).min()
+        let blocked = self.blocked.front().map(|writes| writes.entry);
+        blocked.into_iter().chain(self.installing.values().copied()).min()
     }
 
     /// The writes of a prepared transaction are in this node's store: it was their leader when the decision came. Where that

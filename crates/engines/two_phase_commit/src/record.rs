@@ -28,7 +28,7 @@ use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::{
     EntryReader, MalformedEntry, PutWrites, StreamWrite, WriteRef, spaced, take_entry,
 };
-use shoal_store::{Change, Locked, LockedWrite};
+use shoal_store::{DeltaUse, Locked};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, WorkerId};
 use std::collections::VecDeque;
 use std::fmt;
@@ -222,11 +222,25 @@ impl OpenRecords {
     }
 }
 
-/// Calls `write` for what a transaction that holds its locks makes of each row: the whole row. A branch whose outcome was lost with
-/// a leader is decided again, perhaps behind what was written over it: a delta of that can wait for ever (seed 134217728).
-pub(super) fn writes_of(locked: &Locked<PooledSession>, write: &mut dyn FnMut(WriteRef<'_>)) {
-    locked.writes(|LockedWrite { table, key, value, .. }| {
-        write(WriteRef { table, key, change: Change::of(value) });
+/// Which versions deltas may have as their bases.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DeltaBases {
+    pub(super) deltas: DeltaUse,
+    /// The outcomes of all transactions of the shard up to this clock are durable (rule P5).
+    pub(super) durable: Clock,
+}
+
+/// Calls `write` for what a transaction that holds its locks makes of each row. A delta has a base whose outcome is durable:
+/// another outcome may be lost with its leader, and be decided again behind the delta, which then would wait for ever.
+pub(super) fn writes_of(
+    locked: &Locked<PooledSession>,
+    bases: DeltaBases,
+    write: &mut dyn FnMut(WriteRef<'_>),
+) {
+    let mut patch = Vec::new();
+    locked.writes(|locked| {
+        let change = locked.change(bases.deltas, |old| old.clock <= bases.durable, &mut patch);
+        write(WriteRef { table: locked.table, key: locked.key, change });
     });
 }
 
@@ -311,6 +325,7 @@ impl fmt::Display for CommitRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_store::Change;
     use shoal_types::TableId;
 
     fn id(sequence: u64) -> TransactionId {

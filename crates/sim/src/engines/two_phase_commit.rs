@@ -23,6 +23,7 @@ impl Subject for TwoPhaseCommit {
         ("presume-abort-unended", TwoPhaseCommitPlantedBug::PresumeAbortUnended),
         ("abort-while-deciding", TwoPhaseCommitPlantedBug::AbortWhileDeciding),
         ("leave-last-agent", TwoPhaseCommitPlantedBug::LeaveLastAgent),
+        ("patch-undurable", TwoPhaseCommitPlantedBug::PatchUndurable),
         ("end-unacknowledged", TwoPhaseCommitPlantedBug::EndUnacknowledged),
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),

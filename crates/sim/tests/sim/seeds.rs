@@ -55,7 +55,7 @@ const FOUND: [u64; 43] = [
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 11] = [
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 12] = [
     420,
     2_297,
     2_347,
@@ -66,6 +66,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 11] = [
     33_561_433,
     33_764_882,
     33_865_351,
+    134_217_728,
     268_745_670,
 ];
 

@@ -331,6 +331,7 @@ impl TwoPhaseCommit {
             return;
         };
         for (at, branch) in &mut it.own {
+            let bases = self.delta_bases(*at);
             if let OwnBranch::Locked { locked, clock, prepared, .. } = branch
                 && *at != home_at
                 && !*prepared
@@ -344,7 +345,7 @@ impl TwoPhaseCommit {
                     waiter,
                     |batch| {
                         batch.prepare(transaction, *clock, home, |write| {
-                            writes_of(locked, write);
+                            writes_of(locked, bases, write);
                         });
                     },
                 );

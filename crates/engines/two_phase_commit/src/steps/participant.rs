@@ -305,12 +305,13 @@ impl TwoPhaseCommit {
     ) -> BranchOutcome {
         let clock = self.draw(at, transaction, &locked, effects);
         let waiter = Some(RecordWaiter::Branch(transaction));
+        let bases = self.delta_bases(at);
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             Some(clock),
             waiter,
             |batch| {
-                batch.prepare(transaction, clock, home, |write| writes_of(&locked, write));
+                batch.prepare(transaction, clock, home, |write| writes_of(&locked, bases, write));
             },
         );
         let inquire_at = self.branches.timeouts().prepared(self.runtime.worker_context.now.get());
@@ -449,13 +450,14 @@ impl TwoPhaseCommit {
         waiter: RecordWaiter,
     ) {
         let clock = own.map(|(_, clock)| clock);
+        let bases = self.delta_bases(at);
         self.streams[at].append(
             self.runtime.worker_context.now.get(),
             clock,
             Some(waiter),
             |batch| {
                 batch.commit(transaction, clock.unwrap_or_default(), participants, |write| {
-                    own.into_iter().for_each(|(locked, _)| writes_of(locked, write));
+                    own.into_iter().for_each(|(locked, _)| writes_of(locked, bases, write));
                 });
             },
         );
