@@ -506,11 +506,7 @@ impl Db {
     async fn run_call(&self, call: &Call<'_>) -> Result<Bytes> {
         match &self.place {
             DbPlace::Embedded(embedded) => embedded.call(call.procedure, call.arguments).await,
-            DbPlace::Cluster(cluster) => {
-                let home = cluster.home_of(call)?;
-                let arguments = Bytes::copy_from_slice(call.arguments);
-                cluster.call(home, call.procedure, arguments).await
-            }
+            DbPlace::Cluster(cluster) => cluster.call_at_home(call).await,
         }
     }
 

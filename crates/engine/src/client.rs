@@ -275,6 +275,18 @@ pub enum ToClient {
     Isolated(bool),
 }
 
+/// How clients choose the node that coordinates a transaction, or executes a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+pub enum ClientRouting {
+    /// The leader of the shard of the first key that it names.
+    #[coded(tag = 0)]
+    Leaders,
+    /// The owner of the granule of the first key that it names, as far as the client knows it; otherwise a node that the
+    /// granule's name selects: granules move to the node that uses them, so this one is the owner from then on.
+    #[coded(tag = 1)]
+    Owners,
+}
+
 /// The topology and the configuration that one node knows.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Directory {
@@ -282,4 +294,6 @@ pub struct Directory {
     pub topology: Arc<Topology>,
     /// The leaders of shards. `None` until the node has received a configuration from the manager.
     pub configuration: Option<Arc<Configuration>>,
+    /// Where clients send transactions: the choice of the cluster's engine.
+    pub routing: ClientRouting,
 }

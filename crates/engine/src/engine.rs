@@ -10,6 +10,7 @@
 //! that its worker leads for a shard, receives events when they are durable, and receives what the
 //! streams that it follows have decided.
 
+use crate::client::ClientRouting;
 use crate::execution::LocalDatabase;
 use crate::metrics::{CommitStage, Counters, EngineCounters, NodeColumn, ShardMetric};
 use crate::planted_bugs::Plantable;
@@ -90,6 +91,9 @@ pub trait Engine: Sized {
 
     /// Whether each death and each return of a node has to begin an epoch, also of nodes that lead nothing.
     const MEMBERSHIP_EPOCHS: bool = false;
+
+    /// How clients choose the node that coordinates a transaction.
+    const CLIENT_ROUTING: ClientRouting = ClientRouting::Leaders;
 
     /// Which replicas of a shard may lead it. A topology that has a learner lead where only voters may is refused when a node
     /// starts.

@@ -77,7 +77,8 @@ impl<E: Engine> WorkerHost<E> {
         stores: Vec<(ShardId, Arc<Store>)>,
     ) -> WorkerHost<E> {
         let WorkerPlace { node, worker: worker_id } = place;
-        let directory = Directory { topology: Arc::clone(&topology), configuration: None };
+        let routing = E::CLIENT_ROUTING;
+        let directory = Directory { topology: Arc::clone(&topology), configuration: None, routing };
         WorkerHost {
             node,
             worker_id,

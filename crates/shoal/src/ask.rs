@@ -58,7 +58,7 @@ pub async fn topology(addresses: &[String], access: &Access) -> Result<Topology,
     let mut last = "no address was given".to_owned();
     for address in addresses {
         match ask(address, access, 0, &FromClient::Directory).await {
-            Ok(ToClient::Directory(Directory { topology, configuration })) => {
+            Ok(ToClient::Directory(Directory { topology, configuration, .. })) => {
                 let configured = configuration.map(|configuration| configuration.topology.clone());
                 return Ok((*configured.unwrap_or(topology)).clone());
             }

@@ -485,7 +485,8 @@ impl<E: Subject> PreparedRun<E> {
             ..options
         };
         let topology = Arc::clone(self.simulation.topology());
-        let directory = Directory { topology, configuration: None };
+        let routing = E::CLIENT_ROUTING;
+        let directory = Directory { topology, configuration: None, routing };
         let mut outsiders = 0;
         for (group, scenario_work) in scenario.groups.iter().zip(self.all_scenario_clients.clone())
         {

@@ -151,6 +151,15 @@ pub enum Aborted {
         #[coded(short)]
         node: NodeId,
     },
+    /// Another node owns what the transaction touches, and ownership has changed often lately: the transaction goes there,
+    /// instead of what it touches coming here. Clients send the next attempt to that node.
+    #[error("{owner} owns what it touches, after many moves; run it again there")]
+    #[coded(tag = 11)]
+    Moved {
+        /// The owner.
+        #[coded(short)]
+        owner: NodeId,
+    },
     /// A majority of the shard's replicas is lost or cut off, so that it takes no part in this epoch.
     #[error(
         "{shard} is out, since a majority of its replicas does not answer; retry when it is back"

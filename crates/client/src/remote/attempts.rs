@@ -64,6 +64,7 @@ impl Attempts {
             Error::Aborted(
                 Aborted::Conflict(_)
                 | Aborted::RolledBack { .. }
+                | Aborted::Moved { .. }
                 | Aborted::UnknownSession { .. }
                 | Aborted::CallSessionOver { .. },
             ) => false,

@@ -14,6 +14,7 @@
 
 use super::answers::AnswerReceiver;
 use super::attempts::{Attempts, CallSpan};
+use super::granule_routes::GranuleName;
 use super::lock;
 use super::request_ids::CallSessionUse;
 use super::retransmission::Retransmission;
@@ -44,6 +45,9 @@ const TABLES_WORKER: WorkerId = WorkerId(0);
 #[derive(Debug, Clone)]
 pub(super) struct CalledProcedure {
     pub(super) home: ShardId,
+    /// The granule that it accesses, if granules move to the node that uses them: then it is executed at that node, if it
+    /// leads a shard. What is executed on a shard need not access it.
+    pub(super) granule: Option<GranuleName>,
     pub(super) procedure: Box<str>,
     pub(super) arguments: Bytes,
 }
@@ -101,10 +105,22 @@ impl ClusterInner {
 
     async fn call_once(self: &Arc<Self>, call: &CalledProcedure, span: CallSpan) -> Result<Bytes> {
         self.check(call)?;
-        let mut number = self.request_session(call.home, span).await?;
+        let mut number = self.request_session(self.home_for(call), span).await?;
         let result = self.request_call(number.request(), call, span, false).await;
         self.numbers.give_back_if_known(number, &result);
+        if let (Err(Error::Aborted(Aborted::Moved { owner })), Some(granule)) =
+            (&result, &call.granule)
+        {
+            self.client_shared.view.learn_owner(granule.clone(), *owner);
+        }
         result
+    }
+
+    /// The shard whose leader executes the next attempt of a call.
+    fn home_for(&self, call: &CalledProcedure) -> ShardId {
+        let view = &self.client_shared.view;
+        let node = call.granule.as_ref().and_then(|granule| view.coordinator(granule));
+        node.and_then(|node| view.shard_led_by(node, call.home)).unwrap_or(call.home)
     }
 
     /// A session for requests on a shard, of which none is in progress.
@@ -177,7 +193,8 @@ impl ClusterInner {
         let Some(inbox) = self.client_shared.answers.expect(id) else {
             return Err(Error::reject(format!("{id} is already requested")));
         };
-        let CalledProcedure { home, procedure, arguments } = call.clone();
+        let CalledProcedure { procedure, arguments, .. } = call.clone();
+        let home = id.session.home;
         let request = ClientRequest::Call { id, procedure, arguments };
         let worker = worker_of(&id.session, self.workers());
         RepeatedCall { sent, ..RepeatedCall::new(self, request, home, worker, span) }

@@ -150,12 +150,21 @@ impl Cluster {
         Ok(home.ok_or(Rejected::UnknownTable { table })?.unwrap_or_default())
     }
 
-    /// The home of a call; a call that names none is executed on a shard that is drawn at random.
-    pub(crate) fn home_of(&self, call: &Call<'_>) -> Result<ShardId> {
-        match call.home {
-            Some((table, key)) => self.home(table, key),
-            None => Ok(self.inner.any_shard()),
-        }
+    /// Calls a procedure where its home lives; one that names none is executed on a shard that is drawn at random.
+    ///
+    /// # Errors
+    /// As for [`call`](Cluster::call), and [`Rejected::UnknownTable`].
+    pub(crate) async fn call_at_home(&self, call: &Call<'_>) -> Result<Bytes> {
+        let (home, granule) = match call.home {
+            Some((table, key)) => {
+                (self.home(table, key)?, self.inner.client_shared.view.granule(table, key))
+            }
+            None => (self.inner.any_shard(), None),
+        };
+        let (procedure, arguments) =
+            (call.procedure.into(), Bytes::copy_from_slice(call.arguments));
+        let called = CalledProcedure { home, granule, procedure, arguments };
+        self.inner.call(&called, self.deadline).await
     }
 
     /// The leader of a shard, by the directory that the nodes have sent.
@@ -239,8 +248,8 @@ impl Cluster {
         procedure: &str,
         arguments: impl Into<Bytes>,
     ) -> Result<Bytes> {
-        let call =
-            CalledProcedure { home, procedure: procedure.into(), arguments: arguments.into() };
+        let (procedure, arguments) = (procedure.into(), arguments.into());
+        let call = CalledProcedure { home, granule: None, procedure, arguments };
         self.inner.call(&call, self.deadline).await
     }
 
@@ -258,8 +267,8 @@ impl Cluster {
         arguments: impl Into<Bytes>,
     ) -> Result<Bytes> {
         let home = request.session.home;
-        let call =
-            CalledProcedure { home, procedure: procedure.into(), arguments: arguments.into() };
+        let (procedure, arguments) = (procedure.into(), arguments.into());
+        let call = CalledProcedure { home, granule: None, procedure, arguments };
         self.inner.call_again(request, &call, self.deadline).await
     }
 }
@@ -312,8 +321,7 @@ impl Database for Cluster {
     }
 
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
-        let home = self.home_of(call)?;
-        Cluster::call(self, home, call.procedure, Bytes::copy_from_slice(call.arguments)).await
+        self.call_at_home(call).await
     }
 }
 

@@ -4,10 +4,12 @@
 //! wrong or invalid; so it is checked before it is used, and a wrong leader is detected when it is asked.
 
 use super::environment::ClientEnvironment;
+use super::granule_routes::{GranuleName, GranuleRoutes, selected};
 use super::lock;
+use bytes::Bytes;
 use shoal_cluster::manager::Outage;
-use shoal_cluster::topology::{Home, Topology};
-use shoal_engine::client::Directory;
+use shoal_cluster::topology::{Home, Node, Partitioning, Topology};
+use shoal_engine::client::{ClientRouting, Directory};
 use shoal_types::{NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,6 +27,7 @@ pub(super) struct DirectoryView {
     /// The addresses of nodes that have none in the topology.
     dialed_at: Mutex<BTreeMap<NodeId, Arc<str>>>,
     suspects: Mutex<BTreeMap<NodeId, Time>>,
+    granules: Mutex<GranuleRoutes>,
     /// The number of directories that nodes have sent.
     updates: watch::Sender<u64>,
 }
@@ -36,6 +39,7 @@ impl DirectoryView {
             known: Mutex::new(Arc::new(first)),
             dialed_at: Mutex::default(),
             suspects: Mutex::default(),
+            granules: Mutex::default(),
             updates: watch::Sender::new(0),
         }
     }
@@ -93,6 +97,48 @@ impl DirectoryView {
         let assigned = known.configuration.as_ref().and_then(|all| all.shard(shard));
         let leader = assigned.map_or_else(|| topology.leader(shard), |assigned| assigned.leader);
         topology.node(leader).map(|node| node.id)
+    }
+
+    /// The granule of a key, if granules move to the node that uses them, and the table is divided into granules.
+    pub(super) fn granule(&self, table: TableId, key: &[u8]) -> Option<GranuleName> {
+        if self.known().routing == ClientRouting::Leaders {
+            return None;
+        }
+        let topology = self.topology();
+        let table = topology.tables().get(table)?;
+        let is_divided = *table.partitioning() != Partitioning::Everywhere;
+        let prefix = Bytes::copy_from_slice(table.granule_prefix(key));
+        is_divided.then_some(GranuleName { family: table.granules().family, prefix })
+    }
+
+    /// The node that is to coordinate transactions of a granule: the owner that was named last, if it lives, or the node that
+    /// the granule's name selects among the nearest that live. `None` if none is known to live.
+    pub(super) fn coordinator(&self, granule: &GranuleName) -> Option<NodeId> {
+        let lives = |node: NodeId| !self.is_dead(node) && !self.is_suspect(node);
+        let owner = lock(&self.granules).owner(granule);
+        owner.filter(|owner| lives(*owner)).or_else(|| {
+            let topology = self.topology();
+            let live = || topology.members().filter(|node| lives(node.id));
+            // Where the client is not known to be anywhere, all nodes are equally near.
+            let distance = |node: &Node| {
+                let here = self.world.datacenter();
+                here.map(|here| topology.distances().between(here, node.datacenter).delay)
+            };
+            let nearest = live().map(distance).min()?;
+            let near = live().filter(|node| distance(node) == nearest);
+            selected(granule, near.map(|node| node.id))
+        })
+    }
+
+    /// A node has named the owner of a granule.
+    pub(super) fn learn_owner(&self, granule: GranuleName, owner: NodeId) {
+        lock(&self.granules).learn(granule, owner);
+    }
+
+    /// A shard that the node leads: this one, if it does.
+    pub(super) fn shard_led_by(&self, node: NodeId, preferred: ShardId) -> Option<ShardId> {
+        let mut all = std::iter::once(preferred).chain(self.topology().shard_ids());
+        all.find(|shard| self.leader(*shard) == Some(node))
     }
 
     /// Whether the shard has no majority of its replicas: then requests are not served, however often they
@@ -179,27 +225,29 @@ mod tests {
         Arc::new(Sockets::new(Access::open("reef"), None))
     }
 
+    fn unconfigured(topology: &Arc<Topology>) -> Directory {
+        let routing = ClientRouting::Leaders;
+        Directory { topology: Arc::clone(topology), configuration: None, routing }
+    }
+
     fn configured(topology: &Arc<Topology>, revision: u64, leader: u32) -> Directory {
         let machine = StateMachine::new(Arc::clone(topology), ManagerOptions::default());
         let mut configuration = Configuration::clone(machine.configuration());
         configuration.revision = Revision(revision);
         configuration.shards[0].leader = NodeId(leader);
         let configuration = Some(Arc::new(configuration));
-        Directory { topology: Arc::clone(topology), configuration }
+        Directory { topology: Arc::clone(topology), configuration, routing: ClientRouting::Leaders }
     }
 
     #[tokio::test(start_paused = true)]
     async fn only_newer_configurations_and_valid_leaders_count() {
         let topology = Arc::new(Topology::compact(1, 2, 3, 0, 1));
-        let view = DirectoryView::new(
-            Directory { topology: Arc::clone(&topology), configuration: None },
-            world(),
-        );
+        let view = DirectoryView::new(unconfigured(&topology), world());
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(0)));
         view.update(configured(&topology, 7, 2));
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)));
         view.update(configured(&topology, 6, 1));
-        view.update(Directory { topology: Arc::clone(&topology), configuration: None });
+        view.update(unconfigured(&topology));
         assert_eq!(view.leader(ShardId(0)), Some(NodeId(2)), "an older revision");
         view.update(configured(&topology, 8, 99));
         assert_eq!(view.leader(ShardId(0)), None);
@@ -208,9 +256,34 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn transactions_of_a_granule_go_to_its_owner_while_it_lives() {
+        let hashed = Partitioning::Hash { prefix_bytes: 2 };
+        let topology = Topology::compact(1, 3, 3, 0, 1).with_tables([("t", hashed)]);
+        let topology = Arc::new(topology.expect("a valid topology"));
+        let table = TableId(0);
+        let view = DirectoryView::new(unconfigured(&topology), world());
+        assert_eq!(view.granule(table, b"c17"), None, "leaders coordinate");
+        let directory = Directory { routing: ClientRouting::Owners, ..unconfigured(&topology) };
+        let view = DirectoryView::new(directory, world());
+        let granule = view.granule(table, b"c17").expect("it is divided");
+        assert_eq!(view.granule(table, b"c1/x"), Some(granule.clone()), "of the same granule");
+        let selected = view.coordinator(&granule).expect("three nodes");
+        let owner = NodeId((selected.0 + 1) % 3);
+        view.learn_owner(granule.clone(), owner);
+        assert_eq!(view.coordinator(&granule), Some(owner));
+        view.suspect(owner);
+        assert_eq!(view.coordinator(&granule), Some(selected));
+        view.suspect(selected);
+        let third = view.coordinator(&granule).expect("one that is not suspected");
+        assert!(third != owner && third != selected);
+        assert_eq!(view.shard_led_by(NodeId(0), ShardId(0)), Some(ShardId(0)));
+        assert_eq!(view.shard_led_by(NodeId(1), ShardId(0)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn suspects_are_asked_last_for_a_while() {
         let topology = Arc::new(Topology::compact(1, 3, 3, 0, 1));
-        let view = DirectoryView::new(Directory { topology, configuration: None }, world());
+        let view = DirectoryView::new(unconfigured(&topology), world());
         let nodes = |ids: &[u32]| ids.iter().copied().map(NodeId).collect::<Vec<_>>();
         assert_eq!(view.nodes(), nodes(&[0, 1, 2]));
         view.suspect(NodeId(0));

@@ -16,7 +16,7 @@
 
 use shoal_engine::WorkerPlace;
 use shoal_engine::client::{Directory, FromClient, ToClient};
-use shoal_types::{Cause, ClusterId, NodeId, Time, WorkerId};
+use shoal_types::{Cause, ClusterId, DatacenterId, NodeId, Time, WorkerId};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -33,6 +33,11 @@ pub type EnvironmentFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub trait ClientEnvironment: fmt::Debug + Send + Sync {
     /// The time, which never goes back.
     fn now(&self) -> Time;
+
+    /// The datacenter in which the client is, if it is known.
+    fn datacenter(&self) -> Option<DatacenterId> {
+        None
+    }
 
     /// Completes at that time.
     fn sleep_until(&self, at: Time) -> EnvironmentFuture<()>;

@@ -7,8 +7,8 @@
 //!                 ▲                                         │
 //!                 └──────── directory ◄──── what they say ──┘
 //! ```
-//! An interactive transaction runs at one worker of the leader of the first key it names, and ends with the
-//! connection to there. A call is asked for, by way of any node, until it is answered: it takes effect
+//! An interactive transaction runs at one worker of the leader of the first key it names (of the owner of its granule, where
+//! granules move to the node that uses them), and ends with the connection to there. A call is asked for, by way of any node, until it is answered: it takes effect
 //! once. The leaders are learned from the nodes themselves, and anew whenever one of them does not
 //! answer, is gone, or says that another leads.
 //!
@@ -26,6 +26,7 @@
 //! | `connection.rs`, `connection_pool.rs`, `dial.rs` | a connection and what waits for messages over it; all of them; making them on demand |
 //! | `tables.rs` | creating and dropping tables |
 //! | `directory.rs`, `refresh.rs` | the leaders and their addresses; asking for them |
+//! | `granule_routes.rs` | which node coordinates, where granules move to the node that uses them |
 //! | `region.rs` | where the client is, and the emulated distance to each node |
 //! | `cluster_identity.rs` | which cluster the client belongs to, and which nodes do not |
 //! | `client_shared.rs`, `shared.rs` | what connections share; what all of these share |
@@ -54,6 +55,7 @@ mod dial;
 mod directory;
 pub mod environment;
 mod error;
+mod granule_routes;
 mod load;
 mod options;
 mod read_ahead;

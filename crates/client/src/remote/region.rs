@@ -36,6 +36,11 @@ impl ClientRegion {
         Ok(ClientRegion { datacenter, topology: Arc::clone(topology), random })
     }
 
+    /// The datacenter in which the client is.
+    pub(super) fn datacenter(&self) -> DatacenterId {
+        self.datacenter
+    }
+
     /// The distances to a datacenter, and back.
     fn ways(&self, datacenter: DatacenterId) -> (Distance, Distance) {
         let distances = self.topology.distances();

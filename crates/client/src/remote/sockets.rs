@@ -24,7 +24,7 @@ use shoal_engine::client::{Directory, FromClient, ToClient};
 use shoal_net::CloseReason;
 use shoal_net::client::{Access, ClientConnection, Receiver, SendError, Sender};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{Cause, ClusterId, NodeId, Random, Time};
+use shoal_types::{Cause, ClusterId, DatacenterId, NodeId, Random, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -62,6 +62,10 @@ impl Sockets {
 impl ClientEnvironment for Sockets {
     fn now(&self) -> Time {
         Time::ZERO + self.began.elapsed()
+    }
+
+    fn datacenter(&self) -> Option<DatacenterId> {
+        self.region.as_ref().map(ClientRegion::datacenter)
     }
 
     fn sleep_until(&self, at: Time) -> EnvironmentFuture<()> {

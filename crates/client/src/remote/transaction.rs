@@ -7,6 +7,7 @@
 use super::attempts::CallSpan;
 use super::connection::{NodeConnection, SharedSession};
 use super::environment::timeout_at;
+use super::granule_routes::GranuleName;
 use super::lock;
 use super::read_ahead::ReadAhead;
 use super::retransmission::Retransmission;
@@ -63,6 +64,8 @@ pub struct ClusterTransaction {
     link: OnceCell<Arc<NodeConnection>>,
     /// The shard of the first key that was named and belongs to one shard.
     first: OnceLock<ShardId>,
+    /// The granule of the first key that was named, if granules move to the node that uses them.
+    first_granule: OnceLock<Option<GranuleName>>,
     /// The shard of the first key that it writes: where the row of its commit lies.
     first_written: OnceLock<ShardId>,
     writes: Mutex<BufferedWrites>,
@@ -106,6 +109,7 @@ impl ClusterTransaction {
             ))),
             link: OnceCell::new(),
             first: OnceLock::new(),
+            first_granule: OnceLock::new(),
             first_written: OnceLock::new(),
             writes: Mutex::default(),
             ahead: Mutex::default(),
@@ -179,6 +183,9 @@ impl ClusterTransaction {
             Some(Homes::Everywhere) => None,
         };
         self.name_shard(first);
+        if let Bound::Included(key) | Bound::Excluded(key) = scan.start {
+            self.first_granule.get_or_init(|| self.inner.client_shared.view.granule(table, key));
+        }
         match self.perform(Operation::Scan { table, range: OwnedScan::of(&scan) }).await? {
             OperationResult::Rows(rows) => {
                 let kept = self.rows.keep(rows);
@@ -353,6 +360,7 @@ impl ClusterTransaction {
         let home = self.inner.client_shared.view.home(table, key);
         let home = home.ok_or(Rejected::UnknownTable { table })?;
         self.name_shard(home);
+        self.first_granule.get_or_init(|| self.inner.client_shared.view.granule(table, key));
         Ok(home)
     }
 
@@ -405,7 +413,8 @@ impl ClusterTransaction {
         self.link.get_or_try_init(|| self.choose_coordinator(until)).await.cloned()
     }
 
-    /// Connects to a coordinator: a node that can be reached, and leads the first named shard if possible.
+    /// Connects to a coordinator: a node that can be reached, and owns the granule of the first named key, or leads its shard,
+    /// if possible.
     async fn choose_coordinator(&self, until: Time) -> Result<Arc<NodeConnection>> {
         let inner = &self.inner;
         let began = inner.world().now();
@@ -435,6 +444,10 @@ impl ClusterTransaction {
 
     fn coordinator(&self) -> NodeId {
         let view = &self.inner.client_shared.view;
+        let granule = self.first_granule.get().and_then(Option::as_ref);
+        if let Some(node) = granule.and_then(|granule| view.coordinator(granule)) {
+            return node;
+        }
         let leader = self.first.get().and_then(|shard| view.leader(*shard));
         leader.filter(|leader| !view.is_suspect(*leader)).unwrap_or_else(|| {
             let leaders = view.leaders();
@@ -521,7 +534,14 @@ impl ClusterTransaction {
                 let is_over = lock(&self.session).is_over();
                 return if is_over { self.over(error) } else { error };
             }
-            StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => error,
+            StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => {
+                if let (Error::Aborted(Aborted::Moved { owner }), Some(Some(granule))) =
+                    (&error, self.first_granule.get())
+                {
+                    self.inner.client_shared.view.learn_owner(granule.clone(), *owner);
+                }
+                error
+            }
             StepError::Disconnected(cause) => Aborted::Unanswered(lost(cause)).into(),
             StepError::CommitUnknown(session) => {
                 lost(Cause::Disconnected);

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use shoal_cluster::manager::{Ask, ManagerOptions, StateMachine, TableChange};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
-    ClientReply, ClientRequest, Directory, FromClient, SessionEnd, ToClient,
+    ClientReply, ClientRequest, ClientRouting, Directory, FromClient, SessionEnd, ToClient,
 };
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_golden::{RecordedMessage, check_conversations};
@@ -27,7 +27,8 @@ fn directory() -> Directory {
     let tables = [("t", Partitioning::Hash { prefix_bytes: 2 })];
     let topology = Arc::new(Topology::symmetric(1, 1, 3, 1, 2).with_tables(tables).expect("valid"));
     let machine = StateMachine::new(Arc::clone(&topology), ManagerOptions::default());
-    Directory { topology, configuration: Some(Arc::clone(machine.configuration())) }
+    let configuration = Some(Arc::clone(machine.configuration()));
+    Directory { topology, configuration, routing: ClientRouting::Leaders }
 }
 
 /// A client finds its way, calls a procedure, runs a transaction, and receives errors.

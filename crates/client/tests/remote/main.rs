@@ -5,6 +5,7 @@ mod conversation;
 mod either;
 mod engine;
 mod failures;
+mod owners;
 mod resolving;
 mod scripted;
 mod served;

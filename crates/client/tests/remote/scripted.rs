@@ -6,7 +6,7 @@ use shoal_client::{Cluster, ClusterOptions, NodeId, ShardId};
 use shoal_cluster::manager::{Configuration, ManagerOptions, Revision, StateMachine};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
-    ClientReply, ClientRequest, Directory, FromClient, SessionEnd, ToClient,
+    ClientReply, ClientRequest, ClientRouting, Directory, FromClient, SessionEnd, ToClient,
 };
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_net::{Core, CoreInput, Network, Outbox, listen};
@@ -202,7 +202,11 @@ impl Scripted {
         let listeners: Vec<TcpListener> =
             (0..nodes).map(|_| listen("127.0.0.1:0").expect("a port")).collect();
         let topology = Arc::new(topology(&listeners, 1, &["people"]));
-        let directory = Directory { topology: Arc::clone(&topology), configuration: None };
+        let directory = Directory {
+            topology: Arc::clone(&topology),
+            configuration: None,
+            routing: ClientRouting::Leaders,
+        };
         let plot = Plot {
             script: Box::new(script),
             asked: Vec::new(),
@@ -220,6 +224,11 @@ impl Scripted {
             Network::start(config(&topology, node), listener, core).expect("a node")
         });
         Scripted { nodes: started.collect(), plot, topology }
+    }
+
+    /// From now on nodes say that granules move to the node that uses them.
+    pub fn move_granules(&self) {
+        lock(&self.plot).directory.routing = ClientRouting::Owners;
     }
 
     pub fn addresses(&self) -> Vec<String> {

@@ -5,7 +5,8 @@ use bytes::Bytes;
 use shoal_client::{Access, Cluster, ClusterOptions};
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{
-    ClientId, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient, requests_table,
+    ClientId, ClientRouting, Directory, FromClient, ReplyToClient, RequestFromClient, ToClient,
+    requests_table,
 };
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, Procedures};
@@ -66,7 +67,11 @@ impl Served {
             }
             FromClient::Directory => {
                 let topology = Arc::clone(&self.topology);
-                let told = ToClient::Directory(Directory { topology, configuration: None });
+                let told = ToClient::Directory(Directory {
+                    topology,
+                    configuration: None,
+                    routing: ClientRouting::Leaders,
+                });
                 out.to_client(from, encode(&told));
             }
             FromClient::Status => out.to_client(from, encode(&ToClient::Status("{}".into()))),

@@ -6,7 +6,7 @@ use shoal_client::environment::{
 use shoal_client::{Cause, Cluster, ClusterId, ClusterOptions, NodeId, ShardId};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
-use shoal_engine::client::Directory;
+use shoal_engine::client::{ClientRouting, Directory};
 use shoal_types::{Aborted, Awaited, Error, Random, Time};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -60,8 +60,8 @@ impl ClientEnvironment for Unreachable {
 
 async fn calls_in_vain(cause: Cause) {
     let world = Unreachable { cause, began: Instant::now(), waits: AtomicUsize::new(0) };
-    let heard =
-        Directory { topology: Arc::new(Topology::compact(1, 3, 3, 0, 1)), configuration: None };
+    let topology = Arc::new(Topology::compact(1, 3, 3, 0, 1));
+    let heard = Directory { topology, configuration: None, routing: ClientRouting::Leaders };
     let options = ClusterOptions::default();
     let deadline = options.deadline;
     let cluster = Cluster::in_world(Arc::new(world), options, heard, Random::new(1));

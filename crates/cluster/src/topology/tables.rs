@@ -55,6 +55,18 @@ impl Table {
         self.granules
     }
 
+    /// What names the key's granule within its family: the prefix that all its keys share, or the first key of the range that
+    /// is the granule.
+    pub fn granule_prefix<'k>(&'k self, key: &'k [u8]) -> &'k [u8] {
+        match self.partitioning() {
+            Partitioning::Range { splits } if self.granules.granule_bytes == 0 => {
+                // The first range begins with the empty key, which is above none.
+                &splits[splits.partition_point(|(first, _)| **first <= *key) - 1].0
+            }
+            _ => &key[..key.len().min(self.granules.granule_bytes)],
+        }
+    }
+
     /// What the table was created with.
     pub fn definition(&self) -> TableDefinition {
         let (partitioning, family) = (self.partitioning().clone(), self.family.clone());

@@ -19,6 +19,10 @@ pub struct Attempt {
     pub epoch: Epoch,
     /// The times at which the transaction reached its stages.
     pub marks: StageMarks,
+    /// Whether it is a client's, which makes the next attempt at another node after [`Aborted::Moved`].
+    ///
+    /// [`Aborted::Moved`]: shoal_types::Aborted::Moved
+    pub may_move: bool,
     pub(crate) times: AdmissionTimes,
     /// Where the outcome is waited for, once the body is done.
     pub(crate) outcome: Cell<Option<SlotUse>>,
@@ -39,6 +43,7 @@ impl Attempt {
             id,
             epoch,
             marks: StageMarks::begin(now, true),
+            may_move: false,
             times: AdmissionTimes { asked: now, entered: now },
             outcome: Cell::new(None),
         }

@@ -454,6 +454,7 @@ async fn run(
         }
     };
     let transaction = CoordinatorTransaction::begin(worker_context, &permit, false);
+    transaction.let_move();
     session.borrow_mut().admitted = true;
     // A put or a delete has failed. Only a planted bug goes on then.
     let mut is_spoiled = false;

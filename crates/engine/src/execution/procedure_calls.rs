@@ -304,6 +304,7 @@ async fn run(
     let key = request_key(&id.session);
     local
         .run(trace, async |tx| {
+            tx.let_move();
             worker_context.check_leadership(id.session.home, leadership)?;
             let request = DeclaredRow {
                 home: id.session.home,

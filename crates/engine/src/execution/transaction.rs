@@ -56,6 +56,8 @@ pub struct CoordinatorTransaction<'db> {
     is_again: bool,
     /// The transaction is another attempt, and something that was asked ahead may still be on its way.
     unsettled: Cell<bool>,
+    /// It is a client's, which makes the next attempt at another node if it has to.
+    may_move: Cell<bool>,
     /// The engine knows how it ended, or the shard that it was handed to will say.
     ended: bool,
 }
@@ -104,6 +106,7 @@ impl<'db> CoordinatorTransaction<'db> {
             worked: Cell::new(0),
             is_again,
             unsettled: Cell::new(false),
+            may_move: Cell::new(false),
             ended: false,
         }
     }
@@ -113,11 +116,18 @@ impl<'db> CoordinatorTransaction<'db> {
         self.id
     }
 
+    /// A client waits for it, which makes the next attempt at another node where an error says so. Has an effect before the
+    /// first operation only.
+    pub(super) fn let_move(&self) {
+        self.may_move.set(true);
+    }
+
     fn attempt(&self) -> Attempt {
         Attempt {
             id: self.id,
             epoch: self.epoch,
             marks: self.marks.clone(),
+            may_move: self.may_move.get(),
             times: self.permit.times,
             outcome: Cell::new(None),
         }

@@ -2,8 +2,8 @@
 
 use super::strategies::{header, relay};
 use crate::client::{
-    ClientReply, ClientRequest, Directory, FromClient, Relay, ReplyToClient, RequestFromClient,
-    SessionEnd, ToClient,
+    ClientReply, ClientRequest, ClientRouting, Directory, FromClient, Relay, ReplyToClient,
+    RequestFromClient, SessionEnd, ToClient,
 };
 use crate::operation::{Operation, OperationResult, OwnedScan, RangeEnd};
 use bytes::Bytes;
@@ -47,7 +47,11 @@ fn where_everything_is_returns() {
     let machine = StateMachine::new(Arc::clone(&topology), ManagerOptions::default());
     for configuration in [None, Some(Arc::clone(machine.configuration()))] {
         let topology = Arc::clone(&topology);
-        returns(&ToClient::Directory(Directory { topology, configuration }));
+        returns(&ToClient::Directory(Directory {
+            topology,
+            configuration,
+            routing: ClientRouting::Owners,
+        }));
     }
     assert_eq!(encode(&FromClient::Directory)[..], [1]);
     assert_eq!(encode(&FromClient::Status)[..], [2]);

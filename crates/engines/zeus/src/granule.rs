@@ -250,11 +250,33 @@ mod tests {
     const T: TableId = TableId(0);
     const U: TableId = TableId(1);
 
+    fn topology_of(tables: impl IntoIterator<Item = (&'static str, TableDefinition)>) -> Topology {
+        Topology::symmetric(1, 3, 1, 0, 1).with_tables(tables).expect("a valid topology")
+    }
+
     fn layout_of(
         tables: impl IntoIterator<Item = (&'static str, TableDefinition)>,
     ) -> GranuleLayout {
-        let topology = Topology::symmetric(1, 3, 1, 0, 1).with_tables(tables);
-        GranuleLayout::of(&topology.expect("a valid topology"))
+        GranuleLayout::of(&topology_of(tables))
+    }
+
+    /// Clients choose nodes by what the topology says of granules.
+    #[test]
+    fn clients_name_granules_as_nodes_do() {
+        for definition in [
+            TableDefinition::from(by_range(&["", "g", "p"])),
+            TableDefinition::from(by_range(&["", "g", "p"])).granule_bytes(2),
+            by_hash(0).into(),
+            TableDefinition::from(by_hash(2)).granule_bytes(3),
+        ] {
+            let topology = topology_of([("t", definition)]);
+            let table = topology.tables().get(T).expect("it is there");
+            for key in ["a", "g", "horse", "p", "zebra"] {
+                let here = GranuleLayout::of(&topology).granule_of(T, key.as_bytes());
+                let prefix = here.expect("a table").prefix;
+                assert_eq!(prefix, table.granule_prefix(key.as_bytes()), "{key}");
+            }
+        }
     }
 
     fn by_hash(prefix_bytes: usize) -> Partitioning {

@@ -8,6 +8,7 @@ mod http;
 mod losses;
 mod managers;
 mod outages;
+mod owners;
 mod recovery;
 mod replacing;
 mod secured;

@@ -259,7 +259,8 @@ impl<E: Simulated> Simulation<E> {
             return;
         };
         let configuration = worker.configuration().cloned();
-        let directory = Directory { topology: Arc::clone(&self.topology), configuration };
+        let (topology, routing) = (Arc::clone(&self.topology), E::CLIENT_ROUTING);
+        let directory = Directory { topology, configuration, routing };
         self.say(self.now, from, ToClient::Directory(directory));
     }
 }

@@ -77,7 +77,7 @@ fn wait() -> impl Strategy<Value = Wait> {
 
 fn aborted() -> impl Strategy<Value = Aborted> {
     let names = prop::sample::select(crate::error::wire::limit_name::NAMES.to_vec());
-    let parts = (0..10, number(), any::<u32>(), names, conflict(), (wait(), request()));
+    let parts = (0..11, number(), any::<u32>(), names, conflict(), (wait(), request()));
     parts.prop_map(|(variant, number, small, limit, last, (wait, request))| {
         let size = usize::try_from(number).expect("sizes have 64 bits");
         match variant {
@@ -90,6 +90,7 @@ fn aborted() -> impl Strategy<Value = Aborted> {
             6 => Aborted::RolledBack { epoch: Epoch(small) },
             7 => Aborted::UnknownSession { session: number },
             8 => Aborted::Unanswered(wait),
+            9 => Aborted::Moved { owner: NodeId(small) },
             _ => Aborted::CallSessionOver { request },
         }
     })

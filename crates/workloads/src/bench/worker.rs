@@ -297,6 +297,7 @@ impl WorkerTally {
                     | Aborted::OpenTooLong { .. }
                     | Aborted::UnknownSession { .. }
                     | Aborted::NotServing { .. }
+                    | Aborted::Moved { .. }
                     | Aborted::ShardOut { .. }
                     | Aborted::RolledBack { .. }
                     | Aborted::CallSessionOver { .. }

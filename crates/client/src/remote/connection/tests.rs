@@ -7,7 +7,7 @@ use super::*;
 use crate::Access;
 use bytes::Bytes;
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::Directory;
+use shoal_engine::client::{ClientRouting, Directory};
 use shoal_engine::operation::Operation;
 use shoal_types::{TableId, WorkerId};
 
@@ -39,7 +39,8 @@ struct Ends {
 impl Ends {
     fn new() -> Ends {
         let topology = Arc::new(Topology::compact(1, 1, 1, 0, 1));
-        let directory = Directory { topology, configuration: None };
+        let directory =
+            Directory { topology, configuration: None, routing: ClientRouting::Leaders };
         let world = Arc::new(Sockets::new(Access::open("reef"), None));
         let client_shared =
             Arc::new(ClientShared::new(world, directory, ClusterIdentity::of(None)));

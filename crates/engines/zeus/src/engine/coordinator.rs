@@ -275,11 +275,16 @@ impl Zeus {
             None
         };
         let wants = obstacles.iter().any(|it| matches!(it, Obstacle::Granule(..)));
-        let lost = self.with_node(effects, |shared| {
+        let refusal = self.with_node(effects, |shared| {
             let wanted = shared.node.ownership().wants();
             let is_said = wanted.is_waiting(ticket)
                 && wanted.get(ticket).is_some_and(|it| it.granules == transaction.granules);
             if wants && !is_said && error.is_none() {
+                if transaction.remote_branches.may_move
+                    && let Some(owner) = shared.owner_to_go_to(now, &transaction.granules)
+                {
+                    return Some(Aborted::Moved { owner }.into());
+                }
                 let granules = transaction.granules.clone();
                 let born = transaction.remote_branches.asked_at();
                 shared.node.want(now, ticket, Want { granules, born });
@@ -289,13 +294,15 @@ impl Zeus {
                 let epoch = shared.node.view().epoch;
                 shared.note(worker, || TransactionFact::Lost { granule, epoch });
             }
-            lost
+            lost.map(|granule| {
+                let key = KeyExcerpt::new(&granule.prefix);
+                Rejected::DataLost { table: granule.family, key }.into()
+            })
         });
         self.counters.waits_for_moves += u64::from(wants && error.is_none());
-        let error = error.or(lost.map(|granule| {
-            let key = KeyExcerpt::new(&granule.prefix);
-            Rejected::DataLost { table: granule.family, key }.into()
-        }));
+        let is_sent_on = matches!(refusal, Some(Error::Aborted(Aborted::Moved { .. })));
+        self.counters.sent_to_owners += u64::from(is_sent_on);
+        let error = error.or(refusal);
         if obstacles.iter().any(|it| !matches!(it, Obstacle::Granule(..))) {
             self.watched.insert(sequence);
         }

@@ -13,6 +13,8 @@ shoal_engine::counters! {
         Counter committed_locally,
         /// Transactions that waited for granules to come.
         Counter waits_for_moves,
+        /// Transactions of clients that were sent to the owner of a granule that moves often.
+        Counter sent_to_owners,
         /// Granules that this node became the owner of.
         Counter moves,
         /// Granules that this node became a reader of.
@@ -57,6 +59,7 @@ pub(super) const SHARD_METRICS: &[ShardMetric] = &[];
 pub(super) const NODE_COLUMNS: &[NodeColumn] = &[
     NodeColumn { counter: "moves_a_second", heading: "moves a second" },
     NodeColumn { counter: "waits_for_moves", heading: "waits for moves" },
+    NodeColumn { counter: "sent_to_owners", heading: "sent to owners" },
     NodeColumn { counter: "pending_slots", heading: "slots pending" },
     NodeColumn { counter: "replays", heading: "replays" },
     NodeColumn { counter: "granules_owned", heading: "granules owned" },

@@ -17,6 +17,7 @@
 //! | `shared.rs` | what the workers of a node share |
 //! | `transaction.rs` | operations of a transaction, on the node's rows |
 //! | `write_prediction.rs` | which reads are expected to be followed by writes |
+//! | `move_pace.rs` | which granules move so often that transactions go to them |
 //! | `coordinator.rs` | a transaction from its first operation until it is answered |
 //! | `membership.rs` | configurations, ends of epochs |
 
@@ -24,6 +25,7 @@ mod coordinator;
 mod membership;
 mod message;
 mod metrics;
+mod move_pace;
 mod observation;
 mod options;
 mod shared;
@@ -42,6 +44,7 @@ use crate::view::Member;
 use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shared::{NodeOutput, SharedNode};
 use shoal_cluster::manager::{Configuration, KnownEpochs};
+use shoal_engine::client::ClientRouting;
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
 use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
@@ -99,6 +102,7 @@ impl Engine for Zeus {
     type Counters = ZeusCounters;
 
     const MEMBERSHIP_EPOCHS: bool = true;
+    const CLIENT_ROUTING: ClientRouting = ClientRouting::Owners;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
     const NODE_COLUMNS: &'static [NodeColumn] = NODE_COLUMNS;

@@ -1,16 +1,20 @@
 //! What the workers of a node share: the node's part of the protocol, and what each worker is to learn of it.
 
+use super::move_pace::MovePace;
 use super::options::ZeusEngineOptions;
+use super::transaction::KnownGranules;
 use super::transaction_fact::TransactionFact;
 use crate::commit::Validated;
 use crate::granule::GranuleLayout;
 use crate::node::ZeusNode;
 use crate::options::Effect;
 use crate::ownership::Ticket;
+use crate::record::Level;
 use crate::scope::Placement;
 use shoal_cluster::topology::Topology;
+use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::engine::Setup;
-use shoal_types::{NodeId, WorkerId};
+use shoal_types::{NodeId, Time, WorkerId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -33,6 +37,8 @@ pub(super) struct SharedNode {
     watching: BTreeSet<WorkerId>,
     /// How often rows had become valid when those were woken last.
     validations: u64,
+    /// How often granules have moved to this node lately.
+    pace: MovePace,
     /// What has become of transactions since that was shown last, if a checker looks on.
     pub(super) facts: Vec<(WorkerId, TransactionFact)>,
 }
@@ -72,6 +78,7 @@ impl ZeusShared {
             news: (0..workers).map(|_| WorkerNews::default()).collect(),
             watching: BTreeSet::new(),
             validations: 0,
+            pace: MovePace::new(setup.options.moves_within),
             facts: Vec::new(),
         };
         ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
@@ -104,6 +111,20 @@ impl SharedNode {
         woken.sort_unstable();
         woken.dedup();
         NodeOutput { effects: self.node.take_effects(), woken }
+    }
+
+    /// The owner of the least granule that a transaction is about to ask the ownership of, if that granule has moved here too
+    /// often lately. The owner of another granule is not one to go to: that node could send the transaction back.
+    pub(super) fn owner_to_go_to(&mut self, now: Time, needed: &KnownGranules) -> Option<NodeId> {
+        let node = &self.node;
+        let calls = node.placement().topology.tables().named(REQUESTS_TABLE);
+        let mut data = needed.iter().filter(|(granule, _)| Some(granule.family) != calls);
+        let (granule, level) = data.next()?;
+        let holding = node.ownership().holding(granule)?;
+        let owner = holding.record.owner.filter(|owner| *owner != node.id())?;
+        let is_wanted = *level == Level::Owner && node.view().is_live(owner);
+        let as_of = holding.hint.max(holding.record.o_ts);
+        (is_wanted && self.pace.ask(now, granule, as_of)).then_some(owner)
     }
 
     /// Notes what has become of a transaction, if a checker looks on.
