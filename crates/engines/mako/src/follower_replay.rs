@@ -7,6 +7,7 @@
 //! all there is; what lies at or below that of all workers is complete.
 
 use super::clock_counts::ClockCounts;
+use super::covered_pieces::CoveredPieces;
 use super::durability_wait::DurabilityWait;
 use super::mako_replica::MakoReplica;
 use super::options::MakoOptions;
@@ -34,9 +35,7 @@ pub(super) struct FollowerReplay {
     clocks: ClockCounts,
     /// Pieces that are covered and not replayed: they are, many together, before the step is over, unless a lock of another
     /// worker is in the way or the step has replayed enough.
-    covered: VecDeque<Piece>,
-    /// Of those nothing was replayed when that was tried last.
-    is_stuck: bool,
+    covered: CoveredPieces,
     /// What the stream says, as far as this worker has received it.
     extent: StreamExtent,
     /// How much of that the store has for good.
@@ -52,8 +51,7 @@ impl FollowerReplay {
             unknown: BTreeMap::new(),
             shards,
             clocks: ClockCounts::default(),
-            covered: VecDeque::new(),
-            is_stuck: false,
+            covered: CoveredPieces::default(),
             extent: StreamExtent::default(),
             stable: StablePrefix::default(),
         }
@@ -117,7 +115,7 @@ impl FollowerReplay {
         for last in &finals {
             for piece in self.unknown.remove(&last.epoch()).into_iter().flatten() {
                 match last.covers(self.shard, piece.stamp.as_ref()) {
-                    true => self.covered.push_back(piece),
+                    true => self.covered.push(piece),
                     false => self.clocks.remove(piece.stamp.clock),
                 }
             }
@@ -160,7 +158,7 @@ impl FollowerReplay {
     /// A piece is covered, and is to be replayed.
     fn cover(&mut self, piece: Piece) {
         self.clocks.insert(piece.stamp.clock);
-        self.covered.push_back(piece);
+        self.covered.push(piece);
     }
 
     /// Replays what is covered, as much as `apply` does: it says which of the pieces are done.
@@ -168,11 +166,10 @@ impl FollowerReplay {
         &mut self,
         apply: &mut impl FnMut(&Rc<SessionPool>, &VecDeque<Piece>) -> ReplayedPieces,
     ) {
-        if !self.covered.is_empty() {
-            let done = apply(&self.sessions, &self.covered);
-            let clocks = &mut self.clocks;
-            let gets_on = done.drain(&mut self.covered, |piece| clocks.remove(piece.stamp.clock));
-            self.is_stuck = !gets_on && !self.covered.is_empty();
+        let FollowerReplay { covered, sessions, clocks, .. } = self;
+        if !covered.is_empty() {
+            let done = |piece: &Piece| clocks.remove(piece.stamp.clock);
+            covered.replay(|pieces| apply(sessions, pieces), done);
         }
     }
 
@@ -181,9 +178,9 @@ impl FollowerReplay {
         self.covered.is_empty()
     }
 
-    /// Is something covered, and could nothing of it be replayed when that was tried last?
+    /// Is something covered, and would it be in vain to go on with it at once?
     pub(super) fn is_stuck(&self) -> bool {
-        self.is_stuck && !self.is_through()
+        self.covered.is_stuck()
     }
 
     /// Replays what the watermark covers by now.
@@ -200,7 +197,7 @@ impl FollowerReplay {
                     watermark.covers(*shard, piece.stamp.as_ref()),
                     "M6: {piece:?} is not covered by {watermark:?}"
                 );
-                covered.push_back(piece);
+                covered.push(piece);
             });
         }
         self.replay(apply);
@@ -217,7 +214,7 @@ impl FollowerReplay {
         let Some(mut waiting) = self.waiting.remove(&epoch) else { return };
         for (_, _, piece) in waiting.take_all() {
             match watermarks.covers(self.shard, piece.stamp.as_ref()) {
-                true => self.covered.push_back(piece),
+                true => self.covered.push(piece),
                 false => self.clocks.remove(piece.stamp.clock),
             }
         }

@@ -39,7 +39,7 @@
 //! | `rollback_collections.rs` | passes over stores that look for what was rolled back | M9 |
 //! | `durability_wait.rs`, `commit_waits.rs` | what waits for the watermark, and the transactions that do | M5, M11 |
 //! | `follower_replay.rs`, `follower_replays.rs` | a shard that is followed, and all of them | M6 |
-//! | `clock_counts.rs`, `piece_replay.rs` | the clocks of what waits to be replayed, and replay | M6 |
+//! | `clock_counts.rs`, `covered_pieces.rs`, `piece_replay.rs` | what waits to be replayed, its clocks, and replay | M6 |
 //! | `dependencies.rs` | what reads add to a stamp | M1, M8 |
 //!
 //! What a worker does with them is in `steps/`, a file for each responsibility.
@@ -52,6 +52,7 @@ mod branch;
 mod certification;
 mod clock_counts;
 mod commit_waits;
+mod covered_pieces;
 mod dependencies;
 mod durability_wait;
 pub mod epoch_ends;

@@ -77,26 +77,34 @@ pub(super) struct ReplayedPieces {
 }
 
 impl ReplayedPieces {
+    /// The first piece was tried.
+    #[cfg(test)]
+    pub(super) fn first(waits: bool) -> ReplayedPieces {
+        ReplayedPieces { range: 0..1, waiting: if waits { vec![0] } else { Vec::new() } }
+    }
+
     /// Their places.
     fn iter(&self) -> impl Iterator<Item = usize> {
         self.range.clone().filter(|place| !self.waiting.contains(place))
     }
 
-    /// Takes them out, and returns whether there are any. Those that wait are put behind all others, which may bring what they
-    /// wait for.
-    pub(super) fn drain(self, covered: &mut VecDeque<Piece>, mut done: impl FnMut(&Piece)) -> bool {
+    /// Takes them out, and puts those of the range that wait behind the others that do. Returns whether any are replayed.
+    pub(super) fn drain(
+        self,
+        covered: &mut VecDeque<Piece>,
+        waiting: &mut VecDeque<Piece>,
+        mut done: impl FnMut(&Piece),
+    ) -> bool {
         let mut places = self.range.clone();
-        let mut waiting = self.waiting.iter().rev().peekable();
+        let mut waits = self.waiting.iter().rev().peekable();
         let is_any = places.len() > self.waiting.len();
-        let mut left = Vec::new();
         for piece in covered.drain(self.range) {
             let place = places.next().expect("it is one of them");
-            match waiting.next_if_eq(&&place) {
-                Some(_) => left.push(piece),
+            match waits.next_if_eq(&&place) {
+                Some(_) => waiting.push_back(piece),
                 None => done(&piece),
             }
         }
-        covered.extend(left);
         is_any
     }
 }

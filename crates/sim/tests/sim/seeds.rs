@@ -8,7 +8,7 @@ use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_zeus::Zeus;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
-const FOUND: [u64; 43] = [
+const FOUND: [u64; 45] = [
     224,
     449,
     568,
@@ -49,6 +49,8 @@ const FOUND: [u64; 43] = [
     3_020_559,
     6_003_150,
     7_710_241,
+    10_005_908,
+    10_006_065,
     33_561_433,
     67_409_724,
     383_991_997_815,
