@@ -110,8 +110,9 @@ impl Transactions {
                 certified.stamp.epoch == stamp.epoch
                     && certified.writes.contains(&(shard, stamp.clock))
             };
-            seen.certified.as_ref().is_some_and(has_version)
-                && !seen.drawn.contains(&(shard, stamp.clock, true))
+            // One that was handed over whole is certified where it is installed, and the leader stopped before that.
+            seen.certified.as_ref().is_none_or(has_version)
+                && seen.drawn.contains(&(shard, stamp.clock, false))
         };
         let seen = self.seen.values_mut().find(is_partly_installed);
         seen.is_some_and(|seen| {

@@ -57,11 +57,12 @@ const FOUND: [u64; 45] = [
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 12] = [
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 13] = [
     420,
     2_297,
     2_347,
     2_801_730,
+    8_394_378,
     33_554_594,
     33_554_807,
     33_554_966,

@@ -17,7 +17,7 @@ use crate::observation::TwoPhaseCommitObservation;
 use crate::open_decisions::Delivery;
 use crate::planted_bugs::TwoPhaseCommitPlantedBug;
 use crate::record::writes_of;
-use crate::{TwoPhaseCommit, TwoPhaseCommitEffects};
+use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects};
 use shoal_engine::engine::WorkerPlace;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::request_retransmission::BranchKey;
@@ -567,9 +567,9 @@ impl TwoPhaseCommit {
         });
     }
 
-    /// What it writes, as the home shard would keep it.
+    /// What it writes, as the home shard would keep it: all versions carry one epoch.
     fn stamp(&self, it: &CommitProgress) -> Stamp {
-        let mut stamp = Stamp::local(it.remote_branches.epoch, Clock::ZERO);
+        let mut stamp = Stamp::local(FIRST_EPOCH, Clock::ZERO);
         for (shard, clock) in &it.drawn {
             stamp.push(self.runtime.worker_context.home(), *shard, *clock);
         }
