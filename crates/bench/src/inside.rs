@@ -6,10 +6,11 @@ use crate::remote::RemoteDatabase;
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{ShardId, WorkerId};
-use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
-use shoal_workloads::placed::Placed;
+use shoal_workloads::bench::{BenchPlace, BenchRole, Work, block_on};
+use shoal_workloads::placed::{Placed, in_turns};
 use std::fmt;
 use std::sync::Arc;
+use std::thread;
 
 /// Loaders on a worker: while one waits for its chunk to be durable, others load.
 const LOADERS: usize = 4;
@@ -22,6 +23,7 @@ pub struct InsideClients {
     /// The number of workers of each leader.
     workers: u32,
     client_shard: Box<dyn Fn(usize) -> ShardId>,
+    client_worker: Box<dyn Fn(usize) -> u32>,
     part_shard: Box<dyn Fn(usize) -> ShardId>,
 }
 
@@ -43,17 +45,14 @@ impl InsideClients {
         let shards = cluster.shards();
         let placed = Arc::clone(&workload);
         let client_shard = Box::new(move |client| placed.client_shard(client, shards));
+        let placed = Arc::clone(&workload);
+        let client_worker = Box::new(move |client| placed.client_worker(client, shards, workers));
         let part_shard = Box::new(move |part| workload.part_shard(part, shards));
-        InsideClients { remote, cluster, workers, client_shard, part_shard }
+        InsideClients { remote, cluster, workers, client_shard, client_worker, part_shard }
     }
 
     fn shards(&self) -> usize {
         self.cluster.shards() as usize
-    }
-
-    /// Neighbouring numbers are on different shards, or else on different workers.
-    fn worker(&self, number: usize) -> usize {
-        number / self.shards() % self.workers as usize
     }
 }
 
@@ -66,7 +65,7 @@ impl BenchPlace for InsideClients {
 
     fn thread_group(&self, client: usize) -> Option<usize> {
         let shard = (self.client_shard)(client).0 as usize;
-        Some(shard * self.workers as usize + self.worker(client))
+        Some(shard * self.workers as usize + (self.client_worker)(client) as usize)
     }
 
     /// Few loaders on each worker, for what is on its shard: a chunk of each is one step, and a node whose
@@ -84,11 +83,22 @@ impl BenchPlace for InsideClients {
     }
 
     fn spawn(&self, role: BenchRole, work: impl Work) {
-        let (number, shard) = match role {
-            BenchRole::Client(number) => (number, (self.client_shard)(number)),
-            BenchRole::Loader(number) => (number, ShardId((number % self.shards()) as u32)),
+        let (worker, shard) = match role {
+            BenchRole::Client(number) => {
+                ((self.client_worker)(number), (self.client_shard)(number))
+            }
+            BenchRole::Loader(_) if !self.cluster.has_leaders() => {
+                let db = self.remote.clone();
+                drop(thread::spawn(move || block_on(work.run(db))));
+                return;
+            }
+            BenchRole::Loader(number) => {
+                let shards = self.cluster.shards();
+                let shard = ShardId((number % self.shards()) as u32);
+                (in_turns(number, shards, self.workers), shard)
+            }
         };
-        let worker = WorkerId(self.worker(number) as u32);
+        let worker = WorkerId(worker);
         let task = Box::new(move |local: &LocalDatabase| Box::pin(work.run(local.clone())) as Task);
         self.cluster.spawn(shard, worker, task);
     }

@@ -1,7 +1,9 @@
 //! The workloads that can be measured, with their parameters.
 
 use shoal_types::{Database, Result};
-use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp, Voter};
+use shoal_workloads::locality::{
+    HandoverShares, Handovers, Homes, SmallBank, Tatp, Updates, Voter, VoterMoves,
+};
 use shoal_workloads::micro::Micro;
 use shoal_workloads::placed::{Placed, PlacedMicro};
 use shoal_workloads::tpcc::{Kind, Scale, TpcC};
@@ -22,8 +24,10 @@ pub enum BenchLoad {
     SmallBank(HomesLoad),
     /// TATP; objects are subscribers.
     Tatp(HomesLoad),
-    /// Votes; objects are voters.
-    Voter(HomesLoad),
+    /// Votes; objects are voters. Others may be moved from home to home.
+    Voter(HomesLoad, Option<VoterMoves>),
+    /// Updates of rows of 400 bytes.
+    Updates(HomesLoad),
     /// Handovers of a mobile network; objects are users.
     Handovers(HomesLoad, HandoverShares),
 }
@@ -116,9 +120,13 @@ macro_rules! with_load {
                     &$crate::load::OverHomes::<shoal_workloads::locality::Tatp>::new(*homes);
                 $value
             }
-            $crate::load::BenchLoad::Voter(homes) => {
+            $crate::load::BenchLoad::Voter(homes, moves) => {
+                let $load = &(*homes, *moves);
+                $value
+            }
+            $crate::load::BenchLoad::Updates(homes) => {
                 let $load =
-                    &$crate::load::OverHomes::<shoal_workloads::locality::Voter>::new(*homes);
+                    &$crate::load::OverHomes::<shoal_workloads::locality::Updates>::new(*homes);
                 $value
             }
             $crate::load::BenchLoad::Handovers(homes, shares) => {
@@ -204,7 +212,24 @@ macro_rules! over_homes {
     };
 }
 
-over_homes!(SmallBank, Tatp, Voter);
+over_homes!(SmallBank, Tatp, Updates);
+
+impl Load for (HomesLoad, Option<VoterMoves>) {
+    type Whole = Voter;
+    type Placed = Voter;
+
+    fn whole<D: Database>(&self, db: &D) -> Result<Voter> {
+        self.placed(db, 1)
+    }
+
+    fn placed<D: Database>(&self, db: &D, shards: u32) -> Result<Voter> {
+        let voter = Voter::new(db, self.0.homes(shards))?;
+        Ok(match self.1 {
+            Some(moves) => voter.moving(moves),
+            None => voter,
+        })
+    }
+}
 
 impl Load for (HomesLoad, HandoverShares) {
     type Whole = Handovers;

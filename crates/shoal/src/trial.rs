@@ -1,8 +1,8 @@
 //! A workload on a cluster of this process that is divided as the workload wishes: what `shoal bench --local`
 //! and `shoal reproduce` measure.
 
-use crate::local::{ClusterPlan, InProcessCluster};
-use shoal_bench::{Bench, BenchLoad, ClusterRuns, partitioning};
+use crate::local::{ClusterPlan, InProcessCluster, SplitCluster};
+use shoal_bench::{Bench, BenchLoad, ClusterRuns, OwnCluster, partitioning};
 use shoal_client::ClusterOptions;
 use shoal_cluster::topology::Regions;
 use shoal_workloads::bench::measurement::Parameter;
@@ -19,7 +19,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct Trial {
     /// The cluster that is started for the trial.
     pub plan: ClusterPlan,
-    /// Whether clients live in the leaders, instead of across sockets.
+    /// The number of the one node that is in this process, where the others are in processes of their own.
+    pub only_here: Option<usize>,
+    /// Whether clients live in the leaders, or in the one node of this process, instead of across sockets.
     pub inside: bool,
     /// The region in which clients outside are; `None`: near every node.
     pub region: Option<String>,
@@ -45,12 +47,18 @@ impl Trial {
     ) -> Result<Measurement, String> {
         let plan = divided(self.plan.clone(), load)?;
         let (words, region) = (self.words(), self.region.as_deref());
+        let start = || -> Result<Arc<dyn OwnCluster>, String> {
+            Ok(match self.only_here {
+                None => Arc::new(InProcessCluster::start(&plan)?),
+                Some(here) => Arc::new(SplitCluster::start(&plan, here)?),
+            })
+        };
         let runs = ClusterRuns {
             shards: plan.shards,
             workers: plan.workers,
             inside: self.inside,
             clients: &client_options(region),
-            start: &|| Ok(Arc::new(InProcessCluster::start(&plan)?)),
+            start: &start,
         };
         let bench = Bench { load, settings: &self.settings, target: &words, progress };
         Ok(told(bench.on_cluster(&runs)?, &plan.regions, region))

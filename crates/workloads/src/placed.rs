@@ -44,6 +44,16 @@ pub trait Placed: Workload + 'static {
 
     /// The shard on whose leader a client lives.
     fn client_shard(&self, number: usize, shards: u32) -> ShardId;
+
+    /// The worker of that leader, of so many, on which the client lives.
+    fn client_worker(&self, number: usize, shards: u32, workers: u32) -> u32 {
+        in_turns(number, shards, workers)
+    }
+}
+
+/// Neighbouring numbers are on different shards, or else on different workers.
+pub fn in_turns(number: usize, shards: u32, workers: u32) -> u32 {
+    (number / shards as usize % workers as usize) as u32
 }
 
 /// Which of so many shards has a warehouse, out of so many. Each has as many, or one more.

@@ -118,6 +118,11 @@ impl RemoteBranches {
         Ok(ticket)
     }
 
+    /// Whether the transaction writes something, as far as its body has got: also what the engine has not taken yet.
+    pub fn writes(&self) -> bool {
+        self.remotes.borrow().iter().any(|remote| remote.writes)
+    }
+
     /// Whether more operations wait for some shard than one request carries.
     pub fn is_full(&self) -> bool {
         self.remotes.borrow().iter().any(RemoteBranch::is_full)

@@ -78,13 +78,13 @@ impl CoveredPieces {
 mod tests {
     use super::super::piece::{OpenBatch, StreamEntry};
     use super::*;
-    use shoal_types::{Clock, Epoch, Stamp};
+    use shoal_types::{Clock, Epoch, ShardId, Stamp};
 
     fn piece(clock: u64) -> Piece {
         let mut batch = OpenBatch::default();
         batch.push(Stamp::local(Epoch(1), Clock(clock)).as_ref(), |_| {});
         let entry = batch.close(Clock(0), &[], &[]);
-        StreamEntry::decode(entry).expect("well formed").pieces.pop().expect("one")
+        StreamEntry::decode(ShardId(0), entry).expect("well formed").pieces.pop().expect("one")
     }
 
     /// Tries one piece. It is done if the one with the clock before it is.

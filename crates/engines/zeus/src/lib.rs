@@ -10,7 +10,7 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `granule.rs` | granules: the unit of ownership |
+//! | `granule.rs`, `granule_map.rs` | granules, the unit of ownership, and a map of them |
 //! | `view.rs` | members and epochs |
 //! | `record.rs`, `version.rs` | ownership records; pipelines, slots and versions |
 //! | `message.rs`, `show.rs` | what nodes say to each other, and how traces show it |
@@ -27,6 +27,7 @@
 pub mod commit;
 mod engine;
 pub mod granule;
+mod granule_map;
 pub mod message;
 pub mod node;
 pub mod options;

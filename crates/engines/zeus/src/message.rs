@@ -15,8 +15,8 @@ use std::time::Duration;
 /// A message between two nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ZeusMessage {
-    /// The epoch of the sender.
-    #[coded(short)]
+    /// The epoch of the sender. Not in its short form: lists hold messages, and no form of one may be much smaller than it is in
+    /// memory.
     pub epoch: Epoch,
     /// What it says.
     pub body: MessageBody,
@@ -222,6 +222,35 @@ pub struct CopiedRecord {
     pub record: OwnershipRecord,
     /// What is pending beside it.
     pub pending: Option<Inv>,
+}
+
+impl MessageBody {
+    /// The bytes of the rows that the message carries.
+    pub(crate) fn bytes_of_rows(&self) -> usize {
+        match self {
+            MessageBody::Ack(ack) => {
+                let rows = ack.rows.iter().flat_map(|carried| &carried.rows);
+                rows.map(|row| row.key.len() + row.value.len()).sum()
+            }
+            MessageBody::ReplicationInv(inv) => {
+                let rows = inv.writes.iter().flat_map(|writes| &writes.rows);
+                let bytes =
+                    |row: &RowWrite| row.key.len() + row.value.as_ref().map_or(0, |it| it.len());
+                rows.map(bytes).sum()
+            }
+            MessageBody::Request(_)
+            | MessageBody::Nack { .. }
+            | MessageBody::Inv(_)
+            | MessageBody::Val { .. }
+            | MessageBody::ReplicationAck { .. }
+            | MessageBody::ReplicationVal { .. }
+            | MessageBody::Replayed
+            | MessageBody::ReplayedHeard
+            | MessageBody::CopyRequest { .. }
+            | MessageBody::Copy(_)
+            | MessageBody::Recruit { .. } => 0,
+        }
+    }
 }
 
 impl Inv {

@@ -13,6 +13,7 @@
 //! came meanwhile, never has the structure that an earlier copy had.
 
 use crate::granule::GranuleId;
+use crate::granule_map::GranuleMap;
 use crate::version::Version;
 use bytes::Bytes;
 use shoal_types::TableId;
@@ -63,7 +64,7 @@ pub struct Row {
 /// All rows of a node, by granule.
 #[derive(Debug, Default)]
 pub struct Rows {
-    granules: BTreeMap<GranuleId, GranuleRows>,
+    granules: GranuleMap<GranuleRows>,
     /// Granules that have changed, also in their records, since a checker asked; `None` if it is not noted.
     changed: Option<BTreeMap<GranuleId, ChangedRows>>,
     /// How often rows have become valid.
@@ -150,7 +151,7 @@ impl Rows {
         is_valid: bool,
     ) {
         self.change_rows(granule, writes);
-        let of = self.granules.entry(granule.clone()).or_default();
+        let of = self.granules.get_or_insert_with(granule, GranuleRows::default);
         let mut has_changed = false;
         for write in writes {
             has_changed |= of.install(write, version, is_valid);
@@ -210,7 +211,7 @@ impl Rows {
             of.bytes += key.len() + value.len();
             of.rows.insert((table, key), Row { version, value: Some(value), is_valid: true });
         }
-        self.granules.insert(granule.clone(), of);
+        self.granules.insert(granule, of);
     }
 
     /// Forgets the granule's rows: the node is no replica of it any more.

@@ -95,6 +95,9 @@ enum WorkloadCommand {
     /// Voter: each vote writes a voter and a contestant
     #[command(after_help = "Example:\n  shoal bench voter --local --inside")]
     Voter(HomesArgs),
+    /// Rows of 400 bytes, of which each transaction updates one
+    #[command(after_help = "Example:\n  shoal bench updates --local --inside --engines zeus")]
+    Updates(HomesArgs),
     /// Handovers: users and base stations of a mobile network, rows of 400 bytes, all writes
     #[command(
         after_help = "Example:\n  shoal bench handovers --local --inside --handovers 5 --remote 6.2"
@@ -367,7 +370,8 @@ impl Bench {
             WorkloadCommand::YcsbF(args) => ycsb(args, Letter::F),
             WorkloadCommand::SmallBank(args) => homes(args, BenchLoad::SmallBank),
             WorkloadCommand::Tatp(args) => homes(args, BenchLoad::Tatp),
-            WorkloadCommand::Voter(args) => homes(args, BenchLoad::Voter),
+            WorkloadCommand::Voter(args) => homes(args, |load| BenchLoad::Voter(load, None)),
+            WorkloadCommand::Updates(args) => homes(args, BenchLoad::Updates),
             WorkloadCommand::Handovers(HandoversArgs { stations, handovers, homes }) => {
                 let shares = HandoverShares { stations: *stations, handovers_ppm: *handovers };
                 homes.common.run(&BenchLoad::Handovers(homes.load()?, shares))
@@ -453,7 +457,7 @@ impl Common {
             let reserved = self.reserved(load, self.workers().min(cores()), plan.replicas);
             plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
             let (region, settings) = (self.region.clone(), self.settings(reserved));
-            let trial = Trial { plan, inside: self.inside, region, settings };
+            let trial = Trial { plan, only_here: None, inside: self.inside, region, settings };
             let measurement = self.watched(|watch| trial.measure(load, watch))?;
             if self.engines.len() == 1 {
                 return self.report(&measurement);

@@ -4,17 +4,15 @@ use super::shape::{Shape, engine};
 use super::{CommandError, CommandOutcome, print};
 use crate::clock::now;
 use crate::local::{
-    ClusterFolder, ClusterPlan, Interrupts, LocalCluster, LocalNode, Namespaces, NodeProcesses,
-    ProcessChange, Security, certify, isolate, listens, secret, start_all, wait_ready,
+    ClusterFolder, ClusterPlan, Interrupts, LocalCluster, Namespaces, NodeProcesses, ProcessChange,
+    Security, isolate, listens, start_all, wait_ready, write_files,
 };
 use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
 use clap::{Args, value_parser};
 use shoal_cluster::topology::{Partitioning, Regions};
-use shoal_net::Secret;
 use shoal_server::Protocol;
 use shoal_server::{NodeConfig, Server};
-use std::fs;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -188,10 +186,6 @@ impl LocalCommand {
             true => (Vec::new(), (0..nodes).map(|node| listens(node).0).collect()),
             false => self.listen(plan, self.port)?,
         };
-        let topology = plan.topology(&addresses).map_err(io::Error::other)?;
-        fs::create_dir_all(&folder.0)?;
-        fs::write(folder.file("topology.toml"), topology.to_toml())?;
-        Secret::new(secret()?).write_hex(&folder.file("secret"))?;
         // They hold their addresses until all are chosen.
         let (_held, https) = match (self.http, self.namespaces) {
             (true, false) => self.listen(plan, self.http_port(nodes)?)?,
@@ -199,25 +193,7 @@ impl LocalCommand {
             (false, _) => Default::default(),
         };
         let security = Security { tls: self.tls, client_secret: self.secret };
-        let mut https = https.into_iter();
-        let mut nodes = Vec::new();
-        for (node, address) in topology.nodes().iter().zip(addresses) {
-            let place = folder.node(&node.name);
-            // What a former cluster's managers knew is not true of this one.
-            let _ = fs::remove_dir_all(&place);
-            fs::create_dir_all(&place)?;
-            let http = https.next();
-            let file = plan.node_file(&node.name, http.as_deref(), security);
-            fs::write(place.join("node.toml"), file)?;
-            let (name, process) = (node.name.clone(), std::process::id());
-            nodes.push(LocalNode { name, address, http, process });
-        }
-        if security.client_secret {
-            Secret::new(secret()?).write_hex(&folder.client_secret())?;
-        }
-        if security.tls {
-            certify(folder, nodes.iter().map(|node| &*node.name))?;
-        }
+        let nodes = write_files(folder, plan, &addresses, &https, security)?;
         let (process, namespaces) = (std::process::id(), self.namespaces);
         let access = folder.access(security).map_err(io::Error::other)?;
         Ok((LocalCluster { process, nodes, namespaces, security, access }, listeners))

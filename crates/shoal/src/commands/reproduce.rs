@@ -63,6 +63,15 @@ enum What {
     /// TATP over the share of remote writes, beside engines whose objects stay
     #[command(after_help = "Example:\n  shoal reproduce zeus-fig9 --html tatp.html")]
     ZeusFig9(MeasuredArgs),
+    /// Objects that move in bulk, by themselves
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig10 --runs 3")]
+    ZeusFig10(MeasuredArgs),
+    /// Objects that move in bulk, beside transactions that move nothing
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig11 --duration 10s")]
+    ZeusFig11(MeasuredArgs),
+    /// How long a move takes, between processes; and what a commit costs that moves nothing
+    #[command(after_help = "Example:\n  shoal reproduce zeus-fig12 --html latency.html")]
+    ZeusFig12(MeasuredArgs),
 }
 
 /// What every experiment takes that is measured.
@@ -121,6 +130,9 @@ impl Reproduce {
             What::ZeusFig7(args) => (Measured::Handovers, args),
             What::ZeusFig8(args) => (Measured::SmallBank, args),
             What::ZeusFig9(args) => (Measured::Tatp, args),
+            What::ZeusFig10(args) => (Measured::BulkMoves, args),
+            What::ZeusFig11(args) => (Measured::MovesBesideVotes, args),
+            What::ZeusFig12(args) => (Measured::MoveLatency, args),
         };
         args.run(what)
     }

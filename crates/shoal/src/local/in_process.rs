@@ -50,15 +50,20 @@ impl InProcessCluster {
 
 impl MeasuredCluster for InProcessCluster {
     fn counted(&self, _runtime: &Runtime) -> Counted {
-        let workers = self.servers.iter().flat_map(|server| {
-            (0..self.workers).map(WorkerId).filter_map(|worker| {
-                let (told, status) = oneshot::channel();
-                server.handle().command(worker, WorkerCommand::Look(told)).ok()?;
-                status.blocking_recv().ok()
-            })
-        });
-        report::sum(workers)
+        counted(&self.servers, self.workers)
     }
+}
+
+/// What the workers of these nodes have counted, so many of each.
+pub(super) fn counted(servers: &[Server], workers: u32) -> Counted {
+    let workers = servers.iter().flat_map(|server| {
+        (0..workers).map(WorkerId).filter_map(|worker| {
+            let (told, status) = oneshot::channel();
+            server.handle().command(worker, WorkerCommand::Look(told)).ok()?;
+            status.blocking_recv().ok()
+        })
+    });
+    report::sum(workers)
 }
 
 impl OwnCluster for InProcessCluster {
@@ -68,6 +73,10 @@ impl OwnCluster for InProcessCluster {
 
     fn shards(&self) -> u32 {
         self.leaders.len() as u32
+    }
+
+    fn has_leaders(&self) -> bool {
+        true
     }
 
     fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask) {

@@ -10,6 +10,7 @@
 //! | `NODE/node.toml`, `NODE/log` | a node's configuration; what it has logged |
 
 mod certificates;
+mod files;
 mod folder;
 mod in_process;
 mod interrupts;
@@ -17,12 +18,14 @@ mod namespaces;
 mod plan;
 mod processes;
 mod ready;
+mod split;
 
-pub use certificates::certify;
+pub use files::write_files;
 pub use folder::{ClusterFolder, LocalCluster, LocalNode, Security};
 pub use in_process::{InProcessCluster, start_all};
 pub use interrupts::Interrupts;
 pub use namespaces::{Namespaces, block, isolate, join, listens};
-pub use plan::{ClusterPlan, secret};
+pub use plan::ClusterPlan;
 pub use processes::{NodeProcesses, ProcessChange};
 pub use ready::{wait_ready, wait_whole};
+pub use split::SplitCluster;

@@ -64,6 +64,8 @@ pub struct Chart {
 pub enum Plots {
     /// Each quantity along the axis.
     AlongAxis,
+    /// The same, and the throughput of each row over the time of its first run.
+    AlongAxisAndTime,
     /// Each row along its percentiles.
     Percentiles,
 }
@@ -87,8 +89,10 @@ pub struct ExperimentRow {
     pub run: Option<RunNumber>,
     /// What the paper says of it.
     pub published: Vec<Published>,
-    /// The part of the base's throughput that has to be kept, where something was promised.
-    pub kept_min: Option<f64>,
+    /// The part of the base's throughput, or of another quantity, that has to be kept, where something was promised.
+    pub kept_min: Option<(Quantity, f64)>,
+    /// The least that a quantity may be, where something was promised.
+    pub least: Vec<(Quantity, f64)>,
     /// The most that a quantity may be, where something was promised.
     pub most: Vec<(Quantity, f64)>,
 }
@@ -122,8 +126,16 @@ pub enum Quantity {
     PerLeaderSecond,
     /// Milliseconds that a part of the transactions of one kind stay under.
     Latency(Percentile, &'static str),
+    /// Milliseconds that transactions of one kind take on average.
+    MeanLatency(&'static str),
     /// Of all attempts, how many a conflict ended: 0 to 1.
     Aborted,
+    /// Granules that have moved to the measured nodes, a second.
+    Moves,
+    /// The same for each second that threads had a processor which ran transactions of this kind only: those that move.
+    MovesPerRequesterSecond(&'static str),
+    /// Committed transactions of this kind for each second that threads had a processor which ran no others.
+    PerKindSecond(&'static str),
 }
 
 /// Of a hundred transactions, how many are faster.
@@ -135,11 +147,12 @@ pub enum Percentile {
     P90,
     P95,
     P99,
+    P99_9,
 }
 
 impl Percentile {
-    /// All of them, from the fastest.
-    pub const ALL: [Percentile; 5] =
+    /// Those that the paper on Mako has, from the fastest.
+    pub const UP_TO_P99: [Percentile; 5] =
         [Percentile::P10, Percentile::P50, Percentile::P90, Percentile::P95, Percentile::P99];
 
     /// As a number.
@@ -150,6 +163,7 @@ impl Percentile {
             Percentile::P90 => 90.0,
             Percentile::P95 => 95.0,
             Percentile::P99 => 99.0,
+            Percentile::P99_9 => 99.9,
         }
     }
 
@@ -161,6 +175,7 @@ impl Percentile {
             Percentile::P90 => latency.p90_ns,
             Percentile::P95 => latency.p95_ns,
             Percentile::P99 => latency.p99_ns,
+            Percentile::P99_9 => latency.p99_9_ns,
         };
         ns as f64 / 1e6
     }
@@ -173,6 +188,7 @@ impl Percentile {
             Percentile::P90 => "p90",
             Percentile::P95 => "p95",
             Percentile::P99 => "p99",
+            Percentile::P99_9 => "p99.9",
         }
     }
 }
@@ -206,7 +222,11 @@ impl Quantity {
             Quantity::PerShard => "per shard",
             Quantity::PerLeaderSecond => "per leader CPU s",
             Quantity::Latency(percentile, _) => percentile.name(),
+            Quantity::MeanLatency(_) => "mean",
             Quantity::Aborted => "aborted",
+            Quantity::Moves => "moves/s",
+            Quantity::MovesPerRequesterSecond(_) => "moves per requester CPU s",
+            Quantity::PerKindSecond(_) => "per own CPU s",
         }
     }
 
@@ -221,19 +241,30 @@ impl Quantity {
             Quantity::Latency(percentile, kind) => {
                 format!("Latency of {kind} transactions, {}", percentile.name())
             }
+            Quantity::MeanLatency(kind) => format!("Latency of {kind} transactions, mean"),
             Quantity::Aborted => "Attempts that a conflict ended".to_owned(),
+            Quantity::Moves => "Objects that move to another node, a second".to_owned(),
+            Quantity::MovesPerRequesterSecond(_) => {
+                "Objects that move, for each second of the processors that take them".to_owned()
+            }
+            Quantity::PerKindSecond(kind) => {
+                format!("Committed {kind} transactions for each second of their processors")
+            }
         }
     }
 
     /// Whether rows are compared by it.
     pub fn is_compared(self) -> bool {
-        matches!(self, Quantity::Throughput | Quantity::PerLeaderSecond)
+        matches!(
+            self,
+            Quantity::Throughput | Quantity::PerLeaderSecond | Quantity::PerKindSecond(_)
+        )
     }
 
     /// Whether it says the same on machines that differ: then the paper's numbers may stand in one plot
     /// with ours.
     pub fn is_of_any_machine(self) -> bool {
-        matches!(self, Quantity::Latency(..) | Quantity::Aborted)
+        matches!(self, Quantity::Latency(..) | Quantity::MeanLatency(_) | Quantity::Aborted)
     }
 
     /// What came out of a run on so many shards, if it did.
@@ -247,7 +278,21 @@ impl Quantity {
                 let kind = summary.kinds.iter().find(|it| it.name == kind)?;
                 Some(percentile.ms(&kind.latency?))
             }
+            Quantity::MeanLatency(kind) => {
+                let kind = summary.kinds.iter().find(|it| it.name == kind)?;
+                Some(kind.latency?.mean_ns as f64 / 1e6)
+            }
             Quantity::Aborted => Some(summary.conflict_rate),
+            Quantity::Moves => {
+                median(measurement, &|run| Some(counted_moves(run)? / run.measured_s))
+            }
+            Quantity::MovesPerRequesterSecond(kind) => median(measurement, &|run| {
+                Some(counted_moves(run)? / of_kind(run, kind)?.running_s?)
+            }),
+            Quantity::PerKindSecond(kind) => median(measurement, &|run| {
+                let kind = of_kind(run, kind)?;
+                Some(kind.committed as f64 / kind.running_s?)
+            }),
         }
     }
 
@@ -266,7 +311,11 @@ impl Quantity {
             Quantity::PerShard
             | Quantity::PerLeaderSecond
             | Quantity::Latency(..)
-            | Quantity::Aborted => None,
+            | Quantity::MeanLatency(_)
+            | Quantity::Aborted
+            | Quantity::Moves
+            | Quantity::MovesPerRequesterSecond(_)
+            | Quantity::PerKindSecond(_) => None,
         };
         let values = measurement.runs.iter().filter_map(of_run);
         values
@@ -277,10 +326,15 @@ impl Quantity {
     /// In a table.
     pub fn words(self, value: f64) -> String {
         match self {
-            Quantity::Throughput | Quantity::PerShard | Quantity::PerLeaderSecond => {
-                words::rate(value)
+            Quantity::Throughput
+            | Quantity::PerShard
+            | Quantity::PerLeaderSecond
+            | Quantity::Moves
+            | Quantity::MovesPerRequesterSecond(_)
+            | Quantity::PerKindSecond(_) => words::rate(value),
+            Quantity::Latency(..) | Quantity::MeanLatency(_) => {
+                words::latency((value * 1e6).round() as u64)
             }
-            Quantity::Latency(..) => words::latency((value * 1e6).round() as u64),
             Quantity::Aborted => words::percent(value),
         }
     }
@@ -288,11 +342,32 @@ impl Quantity {
     /// In a plot, and in which unit.
     pub fn plotted(self, value: f64) -> (f64, &'static str) {
         match self {
-            Quantity::Throughput | Quantity::PerShard | Quantity::PerLeaderSecond => (value, ""),
-            Quantity::Latency(..) => (value, "ms"),
+            Quantity::Throughput
+            | Quantity::PerShard
+            | Quantity::PerLeaderSecond
+            | Quantity::Moves
+            | Quantity::MovesPerRequesterSecond(_)
+            | Quantity::PerKindSecond(_) => (value, ""),
+            Quantity::Latency(..) | Quantity::MeanLatency(_) => (value, "ms"),
             Quantity::Aborted => (value * 100.0, "%"),
         }
     }
+}
+
+/// The median of what the runs of a measurement say, of those that say something.
+fn median(measurement: &Measurement, of: &dyn Fn(&measurement::Run) -> Option<f64>) -> Option<f64> {
+    let mut values: Vec<f64> = measurement.runs.iter().filter_map(of).collect();
+    values.sort_by(f64::total_cmp);
+    measurement::median(&values)
+}
+
+/// The granules that have moved during a run, where the engine moves any.
+fn counted_moves(run: &measurement::Run) -> Option<f64> {
+    run.counted.get("moves").map(|moves| *moves as f64)
+}
+
+fn of_kind<'a>(run: &'a measurement::Run, kind: &str) -> Option<&'a measurement::Kind> {
+    run.kinds.iter().find(|it| it.name == kind)
 }
 
 impl ExperimentRow {
@@ -310,6 +385,7 @@ impl ExperimentRow {
             run: None,
             published: Vec::new(),
             kept_min: None,
+            least: Vec::new(),
             most: Vec::new(),
         }
     }

@@ -80,7 +80,7 @@ pub fn handovers() -> Experiment {
             let row = at_share(remote_ppm).run(add(&mut runs, run));
             match remote_ppm {
                 0 => row.published(Quantity::Throughput, PublishedNumber::Relative(1.0)),
-                _ => ExperimentRow { kept_min: Some(kept), ..row }
+                _ => ExperimentRow { kept_min: Some((Quantity::Throughput, kept)), ..row }
                     .published(Quantity::Throughput, PublishedNumber::Relative(kept)),
             }
         });

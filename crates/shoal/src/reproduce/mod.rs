@@ -10,6 +10,7 @@
 //! | `latency.rs` | figures 7 and 8: batches, and light load |
 //! | `concurrency.rs` | figure 11: more and more clients |
 //! | `locality.rs` | figures 7, 8 and 9 of Zeus: handovers, SmallBank, TATP |
+//! | `moves.rs` | figures 10, 11 and 12 of Zeus: moves in bulk, beside votes, and how long one takes |
 //! | `factors.rs` | the table of §7.9: what each part costs |
 //! | `failure.rs` | figure 13: a shard that fails, in virtual time |
 //! | `view.rs` | tables and plots |
@@ -24,6 +25,7 @@ mod factors;
 mod failure;
 mod latency;
 mod locality;
+mod moves;
 mod outcome;
 mod run;
 mod scale;
@@ -58,12 +60,18 @@ pub enum Measured {
     SmallBank,
     /// Zeus: TATP.
     Tatp,
+    /// Zeus: moves in bulk.
+    BulkMoves,
+    /// Zeus: moves beside votes.
+    MovesBesideVotes,
+    /// Zeus: the latency of a move.
+    MoveLatency,
 }
 
 impl Measured {
     /// All of them.
     #[cfg(test)]
-    const ALL: [Measured; 10] = [
+    const ALL: [Measured; 13] = [
         Measured::Figure6,
         Measured::Figure7,
         Measured::Figure8,
@@ -74,6 +82,9 @@ impl Measured {
         Measured::Handovers,
         Measured::SmallBank,
         Measured::Tatp,
+        Measured::BulkMoves,
+        Measured::MovesBesideVotes,
+        Measured::MoveLatency,
     ];
 
     /// What is to be run.
@@ -89,6 +100,9 @@ impl Measured {
             Measured::Handovers => locality::handovers(),
             Measured::SmallBank => locality::small_bank(),
             Measured::Tatp => locality::tatp(),
+            Measured::BulkMoves => moves::in_bulk(),
+            Measured::MovesBesideVotes => moves::beside_votes(),
+            Measured::MoveLatency => moves::latency(),
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::trial::Trial;
 use shoal_bench::{Bench, BenchLoad};
 use shoal_client::{Embedded, Options};
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement};
+use shoal_workloads::locality::VoterMoves;
 use std::time::Duration;
 
 /// What starting a cluster and loading it takes, about.
@@ -48,12 +49,23 @@ pub enum On {
     Embedded,
     /// A cluster of this process, with the clients in its leaders.
     Cluster(Box<ClusterPlan>),
+    /// A cluster of which only the node of this number is in this process, with the clients, and the others in processes of
+    /// their own.
+    Apart(Box<ClusterPlan>, usize),
 }
+
+/// The most voters that are taken a second from a node that is not in this process; each is taken once.
+const TAKEN_PER_S: f64 = 20_000.0;
 
 impl ExperimentRun {
     /// One on a cluster.
     pub fn on(plan: ClusterPlan, load: BenchLoad, clients: usize) -> ExperimentRun {
         ExperimentRun { words: plan.words(), load, on: On::Cluster(Box::new(plan)), clients }
+    }
+
+    /// One on a cluster of processes, with the clients inside the node of this number.
+    pub fn apart(plan: ClusterPlan, here: usize, load: BenchLoad, clients: usize) -> ExperimentRun {
+        ExperimentRun { words: plan.words(), load, on: On::Apart(Box::new(plan), here), clients }
     }
 
     /// With other words.
@@ -65,7 +77,7 @@ impl ExperimentRun {
     pub fn shards(&self) -> u32 {
         match &self.on {
             On::Embedded => 1,
-            On::Cluster(plan) => plan.shards,
+            On::Cluster(plan) | On::Apart(plan, _) => plan.shards,
         }
     }
 
@@ -92,7 +104,14 @@ impl ExperimentRun {
         match &self.on {
             On::Cluster(plan) => {
                 let plan = plan.as_ref().clone();
-                Trial { plan, inside: true, region: None, settings }.measure(&self.load, progress)
+                Trial { plan, only_here: None, inside: true, region: None, settings }
+                    .measure(&self.load, progress)
+            }
+            On::Apart(plan, here) => {
+                let (plan, only_here) = (plan.as_ref().clone(), Some(*here));
+                let load = lasting(self.load, budget.warm_up + budget.duration);
+                Trial { plan, only_here, inside: true, region: None, settings }
+                    .measure(&load, progress)
             }
             On::Embedded => {
                 let (load, settings) = (&self.load, &settings);
@@ -100,5 +119,16 @@ impl ExperimentRun {
                 bench.embedded(&mut || Ok(Embedded::with_options(Options::default())))
             }
         }
+    }
+}
+
+/// The workload, with as many voters that move as can be taken in this time, each once.
+fn lasting(load: BenchLoad, time: Duration) -> BenchLoad {
+    match load {
+        BenchLoad::Voter(homes, Some(moves)) => {
+            let voters = (time.as_secs_f64() * TAKEN_PER_S).ceil() as u32;
+            BenchLoad::Voter(homes, Some(VoterMoves { voters, ..moves }))
+        }
+        load => load,
     }
 }

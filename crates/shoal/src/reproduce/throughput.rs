@@ -128,7 +128,8 @@ pub fn over_shares() -> Experiment {
         let run = add(&mut runs, run.called(format!("{percent} % leave their shard")));
         let papers = [(0, 60.3e6), (100, 1.1e6)];
         let row = ExperimentRow::at(percent).run(run).measured_there(Quantity::Throughput, &papers);
-        ExperimentRow { kept_min: (percent == 100).then_some(0.1), ..row }
+        let kept_min = (percent == 100).then_some((Quantity::Throughput, 0.1));
+        ExperimentRow { kept_min, ..row }
     });
     let chart = Chart {
         title: "The micro-benchmark, over the share of transactions that leave their shard",

@@ -20,6 +20,11 @@ pub fn results(experiment: &Experiment, measured: &[MeasuredRun]) -> Demonstrati
         results.tables.push(seen.table());
         results.plots.extend(match chart.plots {
             Plots::AlongAxis => seen.plots_along_axis(),
+            Plots::AlongAxisAndTime => {
+                let mut plots = seen.plots_along_axis();
+                plots.push(seen.plot_over_time());
+                plots
+            }
             Plots::Percentiles => vec![seen.plot_of_percentiles()],
         });
     }
@@ -161,17 +166,20 @@ impl SeenRun<'_> {
 
     /// The target of a row, and whether it was met.
     fn judged(&self, curve: &Curve, row: &ExperimentRow) -> (String, TargetVerdict) {
-        let throughput =
-            ViewColumn { quantity: Quantity::Throughput, whose: Whose::Ours, is_relative: true };
-        let kept = row.kept_min.map(|least| {
-            let holds = self.value(curve, row, throughput).is_some_and(|kept| kept >= least);
+        let kept = row.kept_min.map(|(quantity, least)| {
+            let column = ViewColumn { quantity, whose: Whose::Ours, is_relative: true };
+            let holds = self.value(curve, row, column).is_some_and(|kept| kept >= least);
             (format!("relative ≥ {}", words::times(least)), holds)
+        });
+        let least = row.least.iter().map(|(quantity, least)| {
+            let holds = self.ours(row, *quantity).is_some_and(|value| value >= *least);
+            (format!("{} ≥ {}", quantity.head(), quantity.words(*least)), holds)
         });
         let most = row.most.iter().map(|(quantity, most)| {
             let holds = self.ours(row, *quantity).is_some_and(|value| value <= *most);
             (format!("{} ≤ {}", quantity.head(), quantity.words(*most)), holds)
         });
-        let judged: Vec<(String, bool)> = kept.into_iter().chain(most).collect();
+        let judged: Vec<(String, bool)> = kept.into_iter().chain(least).chain(most).collect();
         let targets: Vec<&str> = judged.iter().map(|(target, _)| target.as_str()).collect();
         let verdict = match judged.is_empty() {
             true => TargetVerdict::Shown,
@@ -232,6 +240,19 @@ impl SeenRun<'_> {
         let (names, series) = series.into_iter().unzip();
         let lead = format!("{chart}. To the right: {axis}.");
         ResultPlot { title: title.to_owned(), lead, names, series, marks: Vec::new(), x: unit, y }
+    }
+
+    /// The throughput of each row, in the intervals of its first run.
+    fn plot_over_time(&self) -> ResultPlot {
+        let series = self.rows().filter_map(|(_, row)| {
+            let first = self.measured[row.run?].as_ref().ok()?.runs.first()?;
+            let points = first.timeline.iter().map(|at| (at.end_s, at.committed_per_s)).collect();
+            Some((format!("{} {}", row.label, self.chart.axis), points))
+        });
+        let (names, series): (Vec<String>, Vec<Vec<(f64, f64)>>) = series.unzip();
+        let title = format!("{}, over time", Quantity::Throughput.title());
+        let lead = format!("{}. To the right: the time of the measurement.", self.chart.title);
+        ResultPlot { title, lead, names, series, marks: Vec::new(), x: "s", y: "" }
     }
 
     fn plot_of_percentiles(&self) -> ResultPlot {

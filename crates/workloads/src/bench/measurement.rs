@@ -208,6 +208,8 @@ pub struct Kind {
     pub rolled_back: u64,
     /// Attempts that a conflict ended, before those succeeded.
     pub conflicts: u64,
+    /// How long the threads had a processor that ran no transaction of another type; none if there was no such thread.
+    pub running_s: Option<f64>,
     /// Latencies of both; none where there was no such transaction.
     pub latency: Option<Latency>,
     /// The latency under which each part of the transactions stays, towards the slowest.
@@ -441,7 +443,7 @@ impl Kind {
 }
 
 /// The median of sorted numbers.
-fn median(sorted: &[f64]) -> Option<f64> {
+pub fn median(sorted: &[f64]) -> Option<f64> {
     let (low, high) =
         (sorted.get(sorted.len().wrapping_sub(1) / 2)?, sorted.get(sorted.len() / 2)?);
     Some(f64::midpoint(*low, *high))

@@ -254,6 +254,7 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
                 committed: kind.latencies.len() - kind.rolled_back,
                 rolled_back: kind.rolled_back,
                 conflicts: kind.conflicts,
+                running_s: kind.running.map(|running| running.as_secs_f64()),
                 latency: Latency::of(&kind.latencies),
                 curve: measurement::curve(&kind.latencies),
             })
@@ -365,8 +366,11 @@ impl<W> Watch<'_, W> {
         let timeline = measured?;
         assert_eq!(self.ended, settings.workers, "a client is gone: its thread has panicked");
         let thread_groups = 0..self.shared.tallies.len();
-        let tallies =
-            thread_groups.map(|thread_group| std::mem::take(&mut *self.shared.tally(thread_group)));
+        let tallies = thread_groups.map(|thread_group| {
+            let mut tally = std::mem::take(&mut *self.shared.tally(thread_group));
+            tally.attribute_time();
+            tally
+        });
         let sum = tallies.reduce(|mut sum, tally| {
             sum.add(&tally);
             sum

@@ -41,6 +41,8 @@ pub(super) struct KindTally {
     pub(super) latencies: Histogram<u64>,
     pub(super) rolled_back: u64,
     pub(super) conflicts: u64,
+    /// How long the threads had a processor that have run no transaction of another type; none if there is no such thread.
+    pub(super) running: Option<Duration>,
 }
 
 /// The tally of a thread group, or of all thread groups, of the measured phase.
@@ -64,7 +66,10 @@ impl WorkerTally {
         let latencies = Histogram::new_with_max(nanoseconds(LATENCY_MAX), LATENCY_DIGITS)
             .expect("the bounds are in order");
         WorkerTally {
-            kinds: vec![KindTally { latencies, rolled_back: 0, conflicts: 0 }; kinds],
+            kinds: vec![
+                KindTally { latencies, rolled_back: 0, conflicts: 0, running: None };
+                kinds
+            ],
             given_up: 0,
             given_up_conflicts: 0,
             cut: 0,
@@ -75,12 +80,24 @@ impl WorkerTally {
         }
     }
 
+    /// Of the tally of one thread: if all its transactions were of one type, the time of the thread is that type's.
+    pub(super) fn attribute_time(&mut self) {
+        let mut seen = self.kinds.iter_mut().filter(|kind| !kind.latencies.is_empty());
+        if let (Some(kind), None) = (seen.next(), seen.next()) {
+            kind.running = self.time.map(|time| time.running);
+        }
+    }
+
     /// Adds what another thread group has seen.
     pub(super) fn add(&mut self, other: &WorkerTally) {
         for (kind, other) in self.kinds.iter_mut().zip(&other.kinds) {
             kind.latencies.add(&other.latencies).expect("all histograms have the same bounds");
             kind.rolled_back += other.rolled_back;
             kind.conflicts += other.conflicts;
+            kind.running = match (kind.running, other.running) {
+                (Some(running), Some(other)) => Some(running + other),
+                (running, other) => running.or(other),
+            };
         }
         self.given_up += other.given_up;
         self.given_up_conflicts += other.given_up_conflicts;
@@ -351,5 +368,23 @@ mod tests {
         assert_eq!((both.kinds[0].latencies.len(), both.unknown), (2, 2));
         assert_eq!((both.kinds[1].conflicts, both.kinds[1].rolled_back), (6, 2));
         assert!(both.kinds[1].latencies.max() >= nanoseconds(LATENCY_MAX));
+    }
+
+    #[test]
+    fn the_time_of_a_thread_is_that_of_the_only_type_that_it_ran() {
+        let running = Duration::from_millis(3);
+        let of = |kinds: &[usize]| {
+            let mut tally = WorkerTally::new(2);
+            tally.time = Some(ThreadTime { running, waiting: Duration::ZERO });
+            for kind in kinds {
+                let done = crate::workload::Done { kind: *kind, retries: 0, rolled_back: false };
+                tally.record(&Ok(done), Duration::from_micros(5), 1);
+            }
+            tally.attribute_time();
+            tally
+        };
+        let mut sum = of(&[1, 1]);
+        [of(&[0, 1]), of(&[1]), of(&[])].iter().for_each(|tally| sum.add(tally));
+        assert_eq!((sum.kinds[0].running, sum.kinds[1].running), (None, Some(2 * running)));
     }
 }

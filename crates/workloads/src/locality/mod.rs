@@ -7,6 +7,7 @@
 //! | [`Tatp`] | subscribers of up to twelve rows | 20 % |
 //! | [`Voter`] | voters and contestants | all |
 //! | [`Handovers`] | users and base stations, rows of 400 bytes | all |
+//! | [`Updates`] | rows of 400 bytes | all, one row each |
 //!
 //! No transaction and no check scans: an engine whose scans stay within a granule runs all of them. Keys begin with the
 //! number of an object, four big-endian bytes. Tables are distributed key by key: an engine that moves rows brings them to
@@ -16,20 +17,24 @@ mod handovers;
 mod homes;
 mod small_bank;
 mod tatp;
+mod updates;
 mod voter;
 
 pub use handovers::{HandoverShares, Handovers};
 pub use homes::{HomeClient, Homes};
 pub use small_bank::SmallBank;
 pub use tatp::Tatp;
-pub use voter::Voter;
+pub use updates::Updates;
+pub use voter::{Voter, VoterMoves};
 
-use crate::placed::{Division, Placed};
+use crate::placed::{Division, Placed, in_turns};
 use shoal_types::ShardId;
 
 macro_rules! place_by_homes {
-    ($($workload:ty),*) => {
+    ($($workload:ty $({ $($own:item)* })?),*) => {
         $(impl Placed for $workload {
+            $($($own)*)?
+
             fn division(&self, _table: &str, _shards: u32) -> Division {
                 Division::ByKey
             }
@@ -45,4 +50,19 @@ macro_rules! place_by_homes {
     };
 }
 
-place_by_homes!(SmallBank, Tatp, Voter, Handovers);
+place_by_homes!(
+    SmallBank,
+    Tatp,
+    Handovers,
+    Updates,
+    Voter {
+        /// Clients that take voters are on the last worker, and no other client is there.
+        fn client_worker(&self, number: usize, shards: u32, workers: u32) -> u32 {
+            match self.has_moves() {
+                true if self.takes(number) => workers - 1,
+                true => in_turns(number, shards, (workers - 1).max(1)),
+                false => in_turns(number, shards, workers),
+            }
+        }
+    }
+);

@@ -2,7 +2,9 @@
 
 use futures_executor::block_on;
 use shoal_types::{Database, Transaction};
-use shoal_workloads::locality::{HandoverShares, Handovers, Homes, SmallBank, Tatp, Voter};
+use shoal_workloads::locality::{
+    HandoverShares, Handovers, Homes, SmallBank, Tatp, Updates, Voter, VoterMoves,
+};
 use shoal_workloads::model::Model;
 use shoal_workloads::workload::Workload;
 
@@ -51,6 +53,37 @@ fn tatp_counts_its_call_forwardings() {
 fn voter_counts_its_votes() {
     let make = |db: &Model| Voter::new(db, HOMES).expect("tables");
     runs_and_notices(make, "voter.contestants", &7_u32.to_be_bytes());
+}
+
+#[test]
+fn voters_that_are_taken_stay_as_they_are() {
+    let moves = VoterMoves { clients: 1, voters: 30, together: 5, rolls_back: false };
+    let four = |db: &Model| {
+        let homes = Homes { homes: 2, ..HOMES };
+        Voter::new(db, homes).expect("tables").moving(moves)
+    };
+    runs_and_notices(four, "voter.contestants", &7_u32.to_be_bytes());
+    runs_and_notices(four, "voter.voters", &101_u32.to_be_bytes());
+}
+
+#[test]
+fn voters_that_are_loaded_elsewhere_are_taken_once() {
+    let db = Model::new();
+    let homes = Homes { homes: 1, objects: 4, remote_ppm: 0 };
+    let moves = VoterMoves { clients: 1, voters: 20, together: 10, rolls_back: true };
+    let workload = Voter::new(&db, homes).expect("tables").moving(moves);
+    block_on(workload.load(&db, 0, 7, &mut |_| ())).expect("loaded");
+    let mut client = workload.client(0, 5);
+    for _ in 0..2 {
+        assert!(block_on(workload.next(&db, &mut client)).expect("taken").rolled_back);
+    }
+    assert!(block_on(workload.next(&db, &mut client)).is_err());
+}
+
+#[test]
+fn updates_are_counted_in_their_rows() {
+    let make = |db: &Model| Updates::new(db, HOMES).expect("a table");
+    runs_and_notices(make, "updates.objects", &7_u32.to_be_bytes());
 }
 
 #[test]

@@ -164,8 +164,11 @@ impl Engine for Zeus {
             node.node.renew(lease_end);
         });
         match event {
-            EngineEvent::Received { from, message: ZeusEngineMessage::Protocol(message) } => {
-                self.with_node(effects, |node| node.node.receive(now, from.node, message));
+            EngineEvent::Received { from, message: ZeusEngineMessage::Protocol(messages) } => {
+                // One by one, so that other workers do not wait for the node behind all of them.
+                for message in messages {
+                    self.with_node(effects, |node| node.node.receive(now, from.node, message));
+                }
             }
             EngineEvent::Received { from, message: ZeusEngineMessage::Relay(relay) } => {
                 match self.runtime.is_peer(from) && self.holds_lease(now) {
@@ -208,6 +211,7 @@ impl Engine for Zeus {
             self.hear(effects);
         }
         self.set_timer(now, effects);
+        message::join(&mut effects.effects);
     }
 
     fn local(&self) -> LocalDatabase {
@@ -329,7 +333,7 @@ impl Zeus {
         let NodeOutput { effects: wanted, woken } = output;
         for crate::options::Effect::Send { to, message } in wanted {
             let to = WorkerPlace { node: to, ..place };
-            let message = ZeusEngineMessage::Protocol(message);
+            let message = ZeusEngineMessage::Protocol(vec![message]);
             effects.push(EngineEffect::Send { to, message });
         }
         for worker in woken.into_iter().filter(|worker| *worker != place.worker) {

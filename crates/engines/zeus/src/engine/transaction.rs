@@ -157,7 +157,10 @@ impl ZeusTransaction {
             match self.perform(now, node, operation) {
                 Ok(answer) if operation.wants_answer() => batch.answers.push(Ok(answer)),
                 Ok(_) => {}
-                Err(NotDone::Waits(obstacle)) => return Some(obstacle),
+                Err(NotDone::Waits(obstacle)) => {
+                    self.need_rest(now, node, batch);
+                    return Some(obstacle);
+                }
                 Err(NotDone::Failed(error)) if operation.wants_answer() => {
                     batch.answers.push(Err(error));
                 }
@@ -215,7 +218,8 @@ impl ZeusTransaction {
     fn reads_at(&self, node: &ZeusNode, table: TableId) -> Level {
         let tables = node.placement().topology.tables();
         let is_of_calls = tables.get(table).is_some_and(|table| table.name() == REQUESTS_TABLE);
-        if is_of_calls || self.writes() { Level::Owner } else { Level::Reader }
+        let writes = self.writes() || self.remote_branches.writes();
+        if is_of_calls || writes { Level::Owner } else { Level::Reader }
     }
 
     /// Waits until the granule may be read.
@@ -234,6 +238,18 @@ impl ZeusTransaction {
             level = self.need(granule, Level::Owner);
         }
         Err(NotDone::Waits(Obstacle::Granule(granule.clone(), level)))
+    }
+
+    /// Notes what the operations behind one that waits need, so that it is asked for together with what that one waits for.
+    fn need_rest(&mut self, now: Time, node: &ZeusNode, batch: &Batch) {
+        let layout = &node.placement().layout;
+        for operation in batch.operations.iter().skip(1) {
+            let Operation::Get { table, key } = operation else { continue };
+            if let Ok(granule) = granule_of(layout, *table, key) {
+                // Whether it is here shows when its turn comes.
+                let _ = self.hold(now, node, *table, &granule);
+            }
+        }
     }
 
     fn get(

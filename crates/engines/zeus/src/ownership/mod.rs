@@ -44,12 +44,12 @@ use open::OpenGranules;
 pub use wants::{Ticket, Want, Wants};
 
 use crate::granule::GranuleId;
+use crate::granule_map::GranuleMap;
 use crate::message::{Inv, OwnershipAck};
 use crate::record::{Level, OwnershipRecord, OwnershipTs};
 use crate::scope::Scope;
 use shoal_types::{Clock, NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::time::Duration;
 
 /// What a node can say of its pending slots: while one has read or written a granule, the granule does not move (rule Z4).
@@ -86,7 +86,7 @@ struct Collected {
 /// A node's part of the ownership protocol.
 #[derive(Debug)]
 pub struct Ownership {
-    granules: BTreeMap<GranuleId, Holding>,
+    granules: GranuleMap<Holding>,
     /// Records of granules that were forgotten in this epoch. An acknowledgement that comes late, or twice, is for an older
     /// record, and without these a node would take what it has given up.
     forgotten: BTreeMap<GranuleId, OwnershipRecord>,
@@ -116,7 +116,7 @@ impl Ownership {
     /// A node that knows nothing.
     pub(crate) fn new(seed: u64) -> Ownership {
         Ownership {
-            granules: BTreeMap::new(),
+            granules: GranuleMap::default(),
             forgotten: BTreeMap::new(),
             open: OpenGranules::default(),
             collected: BTreeMap::new(),
@@ -150,8 +150,7 @@ impl Ownership {
         &self,
         after: Option<&GranuleId>,
     ) -> impl Iterator<Item = (&GranuleId, &Holding)> {
-        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.granules.range((start, Bound::Unbounded))
+        self.granules.iter_after(after)
     }
 
     /// What the node's transactions need.
@@ -251,8 +250,9 @@ impl Ownership {
     }
 
     fn holding_mut(&mut self, granule: &GranuleId) -> &mut Holding {
-        self.granules.entry(granule.clone()).or_insert_with(|| {
-            let record = self.forgotten.remove(granule).unwrap_or_default();
+        let Ownership { granules, forgotten, .. } = self;
+        granules.get_or_insert_with(granule, || {
+            let record = forgotten.remove(granule).unwrap_or_default();
             Holding { record, ..Holding::default() }
         })
     }
@@ -306,7 +306,7 @@ impl Ownership {
         self.recruit_at = scope.now;
         // Transactions that need a granule come first.
         self.adopt_at = scope.now + scope.options.adopt_after();
-        for (granule, holding) in &mut self.granules {
+        for (granule, holding) in self.granules.iter_mut() {
             scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
             let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();

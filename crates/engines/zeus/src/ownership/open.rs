@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const OPEN_PER_WAIT: usize = 16;
 
 /// The most by which waits are multiplied.
-const WAITS_MAX: u32 = 32;
+const WAITS_MAX: u32 = 128;
 
 /// The open granules of a node, each with the time at which it is due.
 #[derive(Debug, Default)]

@@ -92,7 +92,7 @@ impl Ownership {
     pub fn lost(&self, ticket: Ticket) -> Option<&GranuleId> {
         let want = self.wants.get(ticket)?;
         want.granules.keys().find(|granule| {
-            let record = self.granules.get(*granule).map(|holding| &holding.record);
+            let record = self.granules.get(granule).map(|holding| &holding.record);
             record
                 .is_some_and(|record| !record.is_uncreated() && record.replicas().next().is_none())
         })

@@ -543,12 +543,17 @@ impl<E: TracedEngine> Cluster<E> {
     /// One line for all nodes that are transcript the same.
     fn show_sent(&mut self, from: NodeId, to: NodeId, text: &str) {
         let (head, tail) = (format!("{from} → "), format!(" {text}"));
+        let to = to.to_string();
+        // A message may end as another does; the names of nodes begin alike and have no blanks.
+        let is_other = |name: &str| {
+            name != to && name.strip_prefix('n').is_some_and(|it| it.parse::<u32>().is_ok())
+        };
+        let are_others = |last: &String| {
+            let receivers = last.strip_prefix(&head).and_then(|rest| rest.strip_suffix(&tail));
+            receivers.is_some_and(|receivers| receivers.split(' ').all(is_other))
+        };
         match self.trace.last_mut() {
-            Some(last)
-                if last.starts_with(&head)
-                    && last.ends_with(&tail)
-                    && !last[head.len() - 1..].contains(&format!(" {to} ")) =>
-            {
+            Some(last) if are_others(last) => {
                 last.insert_str(last.len() - tail.len(), &format!(" {to}"));
             }
             _ => self.trace.push(format!("{head}{to}{tail}")),

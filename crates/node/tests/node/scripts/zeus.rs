@@ -28,7 +28,10 @@ impl TracedEngine for Zeus {
 
     fn show(message: &ZeusEngineMessage) -> String {
         match message {
-            ZeusEngineMessage::Protocol(message) => message.to_string(),
+            ZeusEngineMessage::Protocol(messages) => {
+                let each: Vec<String> = messages.iter().map(ToString::to_string).collect();
+                each.join("; ")
+            }
             ZeusEngineMessage::Relay(relay) => show_relay(relay),
         }
     }
