@@ -1,12 +1,17 @@
 //! Pieces that are covered and not replayed, in the order in which they were covered.
 //!
 //! A piece waits where it has a delta whose base has not come: the base is in the stream of another worker, or of a shard of which
-//! this node knows less. It holds up no other: passes are made over all pieces, in their order, each as many steps as it takes.
-//! That order stays, so that one pass replays a chain of deltas once its first base is there.
+//! this node knows less. It holds up no other: passes are made over the pieces, in their order, each as many steps as it takes.
+//! That order stays, so that one pass replays a chain of deltas once its first base is there. A base may be long in coming, and
+//! many pieces wait for it: after passes in vain, what waits is left out of the next passes, of ever more of them.
 
 use super::piece::Piece;
 use super::piece_replay::ReplayedPieces;
 use std::collections::VecDeque;
+
+/// What waits is left out of fewer than 2 to the power of this many passes. More would have a follower lag behind; with fewer a
+/// worker did little else than to try again.
+const IN_VAIN_MAX: u32 = 6;
 
 /// Covered pieces, some of which may wait.
 #[derive(Debug, Default)]
@@ -15,10 +20,16 @@ pub(super) struct CoveredPieces {
     untried: VecDeque<Piece>,
     /// How many are left of those that this pass tries.
     left: usize,
-    /// What was tried in this pass in vain.
+    /// What was tried in vain, and before what is not tried.
     waiting: VecDeque<Piece>,
+    /// Whether this pass tries all pieces, and not only those that were never tried.
+    is_whole: bool,
     /// Something was replayed in this pass.
     gets_on: bool,
+    /// How many whole passes in a row have replayed nothing.
+    in_vain: u32,
+    /// So many passes leave out what waits.
+    left_out: u32,
     is_stuck: bool,
 }
 
@@ -39,7 +50,7 @@ impl CoveredPieces {
         self.untried.len() + self.waiting.len()
     }
 
-    /// Whether there are pieces, and to try again at once would be in vain: a lock is held, the step has replayed enough, or a whole
+    /// Whether there are pieces, and to try again at once would be in vain: a lock is held, the step has replayed enough, or a
     /// pass has replayed nothing.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_stuck && !self.is_empty()
@@ -54,23 +65,36 @@ impl CoveredPieces {
         if self.left == 0 {
             self.begin_pass();
         }
-        if self.untried.is_empty() {
-            return;
-        }
         let before = self.untried.len();
-        let is_any = apply(&self.untried).drain(&mut self.untried, &mut self.waiting, done);
+        if before > 0 {
+            let replayed = apply(&self.untried);
+            self.gets_on |= replayed.drain(&mut self.untried, &mut self.waiting, done);
+        }
         let tried = before - self.untried.len();
         self.left = self.left.saturating_sub(tried);
-        self.gets_on |= is_any;
-        let is_over = self.left == 0 && !self.waiting.is_empty();
-        self.is_stuck = tried == 0 || (is_over && !self.gets_on);
+        self.is_stuck = tried == 0;
+        if self.left == 0 {
+            self.end_pass();
+        }
     }
 
     fn begin_pass(&mut self) {
-        while let Some(piece) = self.waiting.pop_back() {
+        self.is_whole = self.left_out == 0;
+        self.left_out = self.left_out.saturating_sub(1);
+        while self.is_whole
+            && let Some(piece) = self.waiting.pop_back()
+        {
             self.untried.push_front(piece);
         }
         (self.left, self.gets_on) = (self.untried.len(), false);
+    }
+
+    fn end_pass(&mut self) {
+        if self.is_whole {
+            self.in_vain = if self.gets_on { 0 } else { (self.in_vain + 1).min(IN_VAIN_MAX) };
+            self.left_out = (1 << self.in_vain) - 1;
+        }
+        self.is_stuck |= !self.gets_on && !self.waiting.is_empty();
     }
 }
 
@@ -111,9 +135,31 @@ mod tests {
         step(&mut pieces, &mut last);
         assert!(pieces.is_stuck() && pieces.len() == 7, "a pass in vain: {pieces:?}");
         last = 1;
-        for _ in 2..=8 {
+        // What has come since, and then all of it.
+        for _ in 0..3 + 7 {
             step(&mut pieces, &mut last);
         }
         assert!(pieces.is_empty() && last == 8, "{last}: {pieces:?}");
+    }
+
+    #[test]
+    fn what_waits_in_vain_is_tried_ever_less_often() {
+        let mut pieces = CoveredPieces::default();
+        pieces.push(piece(2));
+        let mut tried = Vec::new();
+        for call in 0..200 {
+            let wait = |_: &VecDeque<Piece>| {
+                tried.push(call);
+                ReplayedPieces::first(true)
+            };
+            pieces.replay(wait, |_| {});
+            assert!(pieces.is_stuck());
+        }
+        assert_eq!(tried, [0, 2, 6, 14, 30, 62, 126, 190]);
+        // Something new does not wait behind it.
+        pieces.push(piece(3));
+        let mut done = Vec::new();
+        pieces.replay(|_| ReplayedPieces::first(false), |piece| done.push(piece.stamp.clock));
+        assert_eq!((done, pieces.len()), (vec![Clock(3)], 1));
     }
 }
