@@ -27,12 +27,21 @@ pub struct Unapplied<'w> {
     /// Deltas before that place whose bases have not come, with their places, in ascending order: the bases are in the streams
     /// of other workers.
     pub waiting: Vec<(usize, ReplayedWrite<'w>)>,
+    /// Deltas before that place whose bases are not here, and are of those that a copy has brought, or what came in their place. They
+    /// are done, unless the copy has brought the base elsewhere than in the store.
+    pub replaced: Vec<(usize, ReplayedWrite<'w>)>,
 }
 
-impl Unapplied<'_> {
+impl<'w> Unapplied<'w> {
     /// Whether all of the writes are applied.
     pub fn is_empty(&self) -> bool {
         self.from.is_none() && self.waiting.is_empty()
+    }
+
+    /// A delta that was replaced waits for its base after all.
+    pub fn wait(&mut self, place: usize, write: ReplayedWrite<'w>) {
+        let at = self.waiting.partition_point(|(other, _)| *other < place);
+        self.waiting.insert(at, (place, write));
     }
 
     /// How many of so many writes are applied before the first that is not.
@@ -72,11 +81,11 @@ pub fn replay<'w>(
         Err(error) => panic!("{} cannot be followed: {error}", replica.shard),
     };
     let mut pass = ReplayPass { replica, floor, session, faults, epoch, observe };
-    unapplied.from = pass.apply(writes.enumerate(), &mut unapplied.waiting);
+    unapplied.from = pass.apply(writes.enumerate(), &mut unapplied);
     // One may be the base of another that is newer, and was looked at before.
     while !unapplied.waiting.is_empty() {
         let before = std::mem::take(&mut unapplied.waiting);
-        let stopped = pass.apply(before.iter().rev().copied(), &mut unapplied.waiting);
+        let stopped = pass.apply(before.iter().rev().copied(), &mut unapplied);
         let rest = stopped.map(|at| before.iter().rev().skip_while(move |(place, _)| *place != at));
         unapplied.waiting.extend(rest.into_iter().flatten());
         unapplied.waiting.sort_unstable_by_key(|(place, _)| *place);
@@ -98,12 +107,12 @@ struct ReplayPass<'p, O> {
 }
 
 impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
-    /// Applies writes, and adds the places of those that wait for their bases. Returns the place of the first that was not
-    /// looked at.
+    /// Applies writes, and adds those that wait for their bases, and those whose bases were replaced. Returns the place of the
+    /// first that was not looked at.
     fn apply<'w>(
         &mut self,
         writes: impl Iterator<Item = (usize, ReplayedWrite<'w>)> + Clone,
-        waiting: &mut Vec<(usize, ReplayedWrite<'w>)>,
+        unapplied: &mut Unapplied<'w>,
     ) -> Option<usize> {
         let ReplayPass { replica, floor, session, faults, epoch, observe } = self;
         let has = |write: &ReplayedWrite<'_>, clock| {
@@ -111,8 +120,8 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
         };
         let writes = writes.filter(|(_, write)| !has(write, write.stamp.clock));
         let removable = removable(replica, *epoch, *faults);
-        // Of the writes above the floor, with their numbers among those.
-        let mut waits = Vec::new();
+        // Of the writes above the floor, with their numbers among those, and whether they have to wait.
+        let mut without_base = Vec::new();
         let mut done = 0;
         let mut is_stopped = true;
         for _ in 0..TRIES {
@@ -122,9 +131,7 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
                 seen += 1;
                 if let (Replayed::Waits, Change::Delta(delta)) = (replayed, &write.change) {
                     // What a copy has brought in place of its base is newer, or left no trace.
-                    if !has(write, delta.base.1) {
-                        waits.push((number, *write));
-                    }
+                    without_base.push((number, *write, !has(write, delta.base.1)));
                     return;
                 }
                 // A row of a dropped table is not applied, and gives way to nothing.
@@ -148,14 +155,15 @@ impl<O: From<AppliedWrite>> ReplayPass<'_, O> {
             }
             std::hint::spin_loop();
         }
-        if waits.is_empty() && !is_stopped {
+        if without_base.is_empty() && !is_stopped {
             return None;
         }
         // Not looked for before: mostly nothing waits.
         let mut places = writes.map(|(place, _)| place).enumerate();
         let mut place = |number| places.find(|(at, _)| *at == number).map(|(_, place)| place);
-        for (number, write) in waits {
-            waiting.push((place(number).expect("it is one of them"), write));
+        for (number, write, waits) in without_base {
+            let list = if waits { &mut unapplied.waiting } else { &mut unapplied.replaced };
+            list.push((place(number).expect("it is one of them"), write));
         }
         is_stopped.then(|| place(done)).flatten()
     }

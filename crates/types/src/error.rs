@@ -156,7 +156,7 @@ pub enum Aborted {
     #[error("{owner} owns what it touches, after many moves; run it again there")]
     #[coded(tag = 11)]
     Moved {
-        /// The owner.
+        /// The node that owns what the transaction touches.
         #[coded(short)]
         owner: NodeId,
     },

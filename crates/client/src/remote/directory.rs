@@ -277,7 +277,11 @@ mod tests {
         let third = view.coordinator(&granule).expect("one that is not suspected");
         assert!(third != owner && third != selected);
         assert_eq!(view.shard_led_by(NodeId(0), ShardId(0)), Some(ShardId(0)));
-        assert_eq!(view.shard_led_by(NodeId(1), ShardId(0)), None);
+        assert_eq!(
+            view.shard_led_by(NodeId(1), ShardId(0)),
+            Some(ShardId(1)),
+            "not the preferred one"
+        );
     }
 
     #[tokio::test(start_paused = true)]

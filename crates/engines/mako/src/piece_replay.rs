@@ -12,7 +12,7 @@ use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay::{Unapplied, replay};
 use shoal_replication::replay_budget::{ReplayBudget, bytes_of, bytes_of_encoded};
 use shoal_replication::replica::ShardReplica;
-use shoal_store::Change;
+use shoal_store::{Change, ReplayedWrite};
 use shoal_types::{ShardId, Stamp};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -38,14 +38,25 @@ pub(super) fn replays<'a>(
             let stamp = piece.stamp.as_ref();
             piece.writes.iter().map(move |write| write.replayed(stamp))
         });
-        let unapplied =
+        let mut unapplied =
             replay(replica, Some(floor), sessions, writes, faults, observations.as_mut());
+        let mut commit_base = |write: &ReplayedWrite<'_>| {
+            let Change::Delta(delta) = write.change else { return false };
+            let key = (write.table, Bytes::copy_from_slice(write.key));
+            let mut kept = undecided.lock();
+            let was_kept = kept.has(key.0, &key.1, delta.base);
+            kept.commit(&key, delta.base, |stamp, base| {
+                replay_kept(replica, sessions, stamp, base, faults, observations)
+            });
+            was_kept
+        };
         for (_, write) in &unapplied.waiting {
-            if let Change::Delta(delta) = write.change {
-                let key = (write.table, Bytes::copy_from_slice(write.key));
-                undecided.lock().commit(&key, delta.base, |stamp, base| {
-                    replay_kept(replica, sessions, stamp, base, faults, observations)
-                });
+            commit_base(write);
+        }
+        // A copy brings a base that is undecided beside the rows.
+        for (place, write) in std::mem::take(&mut unapplied.replaced) {
+            if commit_base(&write) {
+                unapplied.wait(place, write);
             }
         }
         let done = pieces_done(pieces, until, &unapplied);

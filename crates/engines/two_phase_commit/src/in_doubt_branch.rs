@@ -13,7 +13,7 @@ use shoal_engine::execution::session_pool::{PooledSession, SessionPool};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::StreamWrite;
 use shoal_store::{Change, Locked, Locking, Transaction, VersionRef};
-use shoal_types::{Aborted, Clock, Conflict, Epoch, KeyExcerpt, Result, Time};
+use shoal_types::{Aborted, Clock, Conflict, Epoch, Error, KeyExcerpt, Rejected, Result, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -168,9 +168,15 @@ fn replicate(
         Change::Row(value) => return writing.replicate(table, key, Some(value)),
         Change::Delta(delta) => delta,
     };
-    let newest = writing.get_where(table, key, |_| true)?;
+    let newest = match writing.get_where(table, key, |_| true) {
+        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(()),
+        // No row of the table has come here before.
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => None,
+        newest => newest?,
+    };
     match newest {
-        Some(newest) if newest.stamp.clock > clock => {
+        // Also the version itself, which a copy may have brought from the leader that had installed it.
+        Some(newest) if newest.stamp.clock >= clock => {
             writing.replicate(table, key, newest.value.map(<[u8]>::to_vec).as_deref())
         }
         Some(VersionRef { value: Some(base), stamp })

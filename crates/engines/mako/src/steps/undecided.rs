@@ -71,26 +71,30 @@ fn install(
     above: bool,
 ) -> Result<bool> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
-    let mut row = match transaction.get(write.table, &write.key) {
+    match transaction.get(write.table, &write.key) {
         Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
         // No row of the table has come here before.
-        Err(Error::Rejected(Rejected::UnknownTable { .. })) => None,
-        read => read?.map(<[u8]>::to_vec),
-    };
+        Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
+        read => drop(read?),
+    }
     let mut newest = None;
     transaction
         .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));
     if newest >= Some(order(stamp.as_ref())) && !above {
         return Ok(false);
     }
+    let mut row;
     let value = match write.change.borrowed() {
         Change::Delete => None,
         Change::Row(value) => Some(value),
         Change::Delta(delta) => {
-            // Versions below are installed by now, undecided ones in their order.
-            assert_eq!(newest, Some(delta.base), "M6: {stamp:?} is a delta of another version");
-            let row = row.as_mut().expect("M6: a delta has a tombstone as its base");
-            delta.apply(row);
+            // Versions below are installed by now, undecided ones in their order. What stands between the base and the delta was
+            // rolled back by the leader that logged it: this one may not know that yet, or have still to remove it.
+            let is_base = |of: StampRef<'_>| order(of) == delta.base;
+            let base = transaction.get_where(write.table, &write.key, is_base)?;
+            let base = base.and_then(|base| base.value);
+            row = base.expect("M6: the base of a delta is there, and no tombstone").to_vec();
+            delta.apply(&mut row);
             Some(&row[..])
         }
     };

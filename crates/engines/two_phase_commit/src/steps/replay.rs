@@ -61,7 +61,8 @@ fn value_of(sessions: &Rc<SessionPool>, write: &StreamWrite) -> Option<Vec<u8>> 
             let mut session = sessions.take().expect("it was applied with one");
             let transaction = session.begin();
             let row = transaction.get_where(write.table, &write.key, |_| true);
-            row.expect("a row").and_then(|row| row.value.map(<[u8]>::to_vec))
+            // The table may be dropped by now.
+            row.ok().flatten().and_then(|row| row.value.map(<[u8]>::to_vec))
         }
     }
 }

@@ -108,7 +108,8 @@ mod tests {
         assert_eq!(open.waits(), 1);
         (0..3 * OPEN_PER_WAIT).for_each(|number| open.set(&granule(number), Time(1)));
         assert_eq!(open.waits(), 4);
-        (0..100 * OPEN_PER_WAIT).for_each(|number| open.set(&granule(number), Time(1)));
+        (0..WAITS_MAX as usize * OPEN_PER_WAIT)
+            .for_each(|number| open.set(&granule(number), Time(1)));
         assert_eq!(open.waits(), WAITS_MAX);
     }
 }
