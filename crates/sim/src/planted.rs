@@ -142,7 +142,7 @@ const BOUNDS: &[CatchBound] = &[
     ("two-phase-commit", "end-unacknowledged", "P9", RECOVERY, 300),
     ("two-phase-commit", "patch-any-base", "M6", COPIES, 300),
     ("two-phase-commit", "patch-newer", "M6", &["P5"], 300),
-    ("two-phase-commit", "patch-undurable", "P5", &["replicas", "liveness"], 2_000),
+    ("two-phase-commit", "patch-undurable", "P5", &["replicas", "liveness"], 4_000),
     ("two-phase-commit", "copy-keeps-deleted", "P10", COPIES, 300),
     ("two-phase-commit", "copy-without-tombstones", "P10", COPIES, 3_000),
     ("two-phase-commit", "snapshot-without-prepared", "P10", COPIES, 100),
