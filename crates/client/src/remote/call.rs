@@ -108,10 +108,8 @@ impl ClusterInner {
         let mut number = self.request_session(self.home_for(call), span).await?;
         let result = self.request_call(number.request(), call, span, false).await;
         self.numbers.give_back_if_known(number, &result);
-        if let (Err(Error::Aborted(Aborted::Moved { owner })), Some(granule)) =
-            (&result, &call.granule)
-        {
-            self.client_shared.view.learn_owner(granule.clone(), *owner);
+        if let Err(error) = &result {
+            self.client_shared.view.learn_owner(call.granule.as_ref(), error);
         }
         result
     }

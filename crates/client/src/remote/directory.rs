@@ -10,7 +10,7 @@ use bytes::Bytes;
 use shoal_cluster::manager::Outage;
 use shoal_cluster::topology::{Home, Node, Partitioning, Topology};
 use shoal_engine::client::{ClientRouting, Directory};
-use shoal_types::{NodeId, ShardId, TableId, Time};
+use shoal_types::{Aborted, Error, NodeId, ShardId, TableId, Time};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -130,9 +130,11 @@ impl DirectoryView {
         })
     }
 
-    /// A node has named the owner of a granule.
-    pub(super) fn learn_owner(&self, granule: GranuleName, owner: NodeId) {
-        lock(&self.granules).learn(granule, owner);
+    /// A transaction that was sent where this granule says has failed: the error may name the owner.
+    pub(super) fn learn_owner(&self, granule: Option<&GranuleName>, error: &Error) {
+        if let (Error::Aborted(Aborted::Moved { owner }), Some(granule)) = (error, granule) {
+            lock(&self.granules).learn(granule.clone(), *owner);
+        }
     }
 
     /// A shard that the node leads: this one, if it does.
@@ -269,7 +271,7 @@ mod tests {
         assert_eq!(view.granule(table, b"c1/x"), Some(granule.clone()), "of the same granule");
         let selected = view.coordinator(&granule).expect("three nodes");
         let owner = NodeId((selected.0 + 1) % 3);
-        view.learn_owner(granule.clone(), owner);
+        view.learn_owner(Some(&granule), &Aborted::Moved { owner }.into());
         assert_eq!(view.coordinator(&granule), Some(owner));
         view.suspect(owner);
         assert_eq!(view.coordinator(&granule), Some(selected));

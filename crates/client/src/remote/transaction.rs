@@ -184,7 +184,7 @@ impl ClusterTransaction {
         };
         self.name_shard(first);
         if let Bound::Included(key) | Bound::Excluded(key) = scan.start {
-            self.first_granule.get_or_init(|| self.inner.client_shared.view.granule(table, key));
+            self.name_granule(table, key);
         }
         match self.perform(Operation::Scan { table, range: OwnedScan::of(&scan) }).await? {
             OperationResult::Rows(rows) => {
@@ -360,7 +360,7 @@ impl ClusterTransaction {
         let home = self.inner.client_shared.view.home(table, key);
         let home = home.ok_or(Rejected::UnknownTable { table })?;
         self.name_shard(home);
-        self.first_granule.get_or_init(|| self.inner.client_shared.view.granule(table, key));
+        self.name_granule(table, key);
         Ok(home)
     }
 
@@ -369,6 +369,17 @@ impl ClusterTransaction {
         if let Some(shard) = shard {
             let _ = self.first.set(shard); // Only the first is kept.
         }
+    }
+
+    /// Notes that the transaction names a key of a granule.
+    fn name_granule(&self, table: TableId, key: &[u8]) {
+        // Only the first is kept.
+        self.first_granule.get_or_init(|| self.inner.client_shared.view.granule(table, key));
+    }
+
+    /// The granule of the first key that was named.
+    fn granule(&self) -> Option<&GranuleName> {
+        self.first_granule.get().and_then(Option::as_ref)
     }
 
     fn write(&self, table: TableId, key: Bytes, value: Option<Bytes>) -> Result<()> {
@@ -444,8 +455,7 @@ impl ClusterTransaction {
 
     fn coordinator(&self) -> NodeId {
         let view = &self.inner.client_shared.view;
-        let granule = self.first_granule.get().and_then(Option::as_ref);
-        if let Some(node) = granule.and_then(|granule| view.coordinator(granule)) {
+        if let Some(node) = self.granule().and_then(|granule| view.coordinator(granule)) {
             return node;
         }
         let leader = self.first.get().and_then(|shard| view.leader(*shard));
@@ -535,11 +545,7 @@ impl ClusterTransaction {
                 return if is_over { self.over(error) } else { error };
             }
             StepError::Error(error @ (Error::Aborted(_) | Error::Unknown(_))) => {
-                if let (Error::Aborted(Aborted::Moved { owner }), Some(Some(granule))) =
-                    (&error, self.first_granule.get())
-                {
-                    self.inner.client_shared.view.learn_owner(granule.clone(), *owner);
-                }
+                self.inner.client_shared.view.learn_owner(self.granule(), &error);
                 error
             }
             StepError::Disconnected(cause) => Aborted::Unanswered(lost(cause)).into(),
