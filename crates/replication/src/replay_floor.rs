@@ -15,11 +15,13 @@ pub struct ReplayFloor {
     claims: Vec<ReplayClaim>,
 }
 
-/// All keys before `until` are as they were at `cut`, or later; all keys where there is no place.
-#[derive(Debug, PartialEq, Eq)]
-struct ReplayClaim {
-    cut: Clock,
-    until: Option<WalkPlace>,
+/// All keys before a place are as they were at some clock, or later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplayClaim {
+    /// The clock.
+    pub cut: Clock,
+    /// The place. `None`: it is so for all keys.
+    pub until: Option<WalkPlace>,
 }
 
 impl ReplayFloor {
@@ -35,6 +37,18 @@ impl ReplayFloor {
     pub fn whole(&self) -> Clock {
         let whole = self.claims.iter().filter(|claim| claim.until.is_none());
         whole.map(|claim| claim.cut).max().unwrap_or_default()
+    }
+
+    /// What the replica has of which keys, where its own streams are applied up to `reached`: each claim says more of its
+    /// keys than those that follow, and the last speaks of all keys.
+    pub fn claims_above(&self, reached: Clock) -> Vec<ReplayClaim> {
+        let whole = ReplayClaim { cut: self.whole().max(reached), until: None };
+        // No claim says what another says: so the greater one's keys are fewer.
+        let mut claims: Vec<ReplayClaim> =
+            self.claims.iter().filter(|claim| claim.cut > whole.cut).cloned().collect();
+        claims.sort_unstable_by(|one, other| other.cut.cmp(&one.cut));
+        claims.push(whole);
+        claims
     }
 
     /// How many claims there are.
@@ -87,6 +101,11 @@ mod tests {
         floor.raise(Clock(9), place(b"b"));
         assert!(floor.has(one, b"a", Clock(9)) && floor.has(one, b"l", Clock(7)));
         assert!(!floor.is_empty() && floor.whole() == Clock::ZERO, "no copy is whole");
+        let claim = |cut, until| ReplayClaim { cut: Clock(cut), until };
+        let [a, b] = [claim(9, place(b"b")), claim(7, place(b"m"))];
+        assert_eq!(floor.claims_above(Clock(3)), [a.clone(), b, claim(3, None)]);
+        assert_eq!(floor.claims_above(Clock(7)), [a, claim(7, None)]);
+        assert_eq!(floor.claims_above(Clock(9)), [claim(9, None)]);
         floor.raise(Clock(7), None);
         assert_eq!(floor.whole(), Clock(7));
         assert!(floor.has(two, b"a", Clock(7)) && floor.has(one, b"a", Clock(9)));

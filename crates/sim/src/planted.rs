@@ -239,6 +239,8 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("serve-unknown-tables", "engine/src/execution/tables.rs"),
     // A stream has to be cut at a checkpoint that is not reached, and a copy to begin before it is.
     ("copy-unreached", "engines/two_phase_commit/src/tests/recovery.rs"),
+    // A replica with half a copy, and the stream of which another worker is not behind, has to give one.
+    ("copy-with-one-cut", "engines/two_phase_commit/src/tests/copies.rs"),
     // Scripts: the bug makes a line that is not there without it.
     ("read-without-lease", ZEUS_TESTS),
     ("move-before-replayed", ZEUS_TESTS),

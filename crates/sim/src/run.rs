@@ -266,7 +266,8 @@ impl<E: Subject> PreparedRun<E> {
             scenario.node_changes_every_ns = scenario.span_ns / lot.range_inclusive(3, 20);
         }
         if HOMES_SEEDS.contains(&seed) {
-            scenario.groups.push(HomeWorkload::draw_group(&mut root.fork(22)));
+            let group = HomeWorkload::draw_group(&mut root.fork(22), &scenario);
+            scenario.groups.push(group);
         }
         scenario.commit_ids = seed >= COMMIT_IDS_FROM && root.fork(19).chance(1, COMMIT_IDS_ONE_IN);
         E::fit(&mut scenario, &mut root.fork(20));

@@ -74,6 +74,9 @@ pub enum ClientWork {
     Tables,
 }
 
+/// Where the round trip is longer, workloads whose data has homes have few objects.
+const SLOW_ROUND_TRIP_NS: u64 = 50 * MS;
+
 /// The workloads whose data has homes. Their loads write hundreds of rows in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HomeWorkload {
@@ -503,21 +506,26 @@ impl ClientGroup {
 }
 
 impl HomeWorkload {
-    /// A group of clients of one of them, with this many homes, objects and remote writes.
-    pub fn draw_group(random: &mut Random) -> ClientGroup {
+    /// A group of clients of one of them for this scenario, with the numbers of its homes and objects, and the share of its
+    /// remote writes.
+    pub fn draw_group(random: &mut Random, scenario: &Scenario) -> ClientGroup {
         let all = [
             HomeWorkload::SmallBank,
             HomeWorkload::Tatp,
             HomeWorkload::Voter,
             HomeWorkload::Handovers,
         ];
+        // A leader would not keep its lease while it loads thousands of rows, or to read all of them in the end would take minutes.
+        let is_slow = scenario.cpu.message > Cpu::MEASURED.message
+            || scenario.round_trip_ns > SLOW_ROUND_TRIP_NS;
+        let objects_max = if is_slow { 12 } else { u32::MAX };
         let workload = one_of(random, &all);
         let homes = Homes {
             homes: random.range_inclusive(1, 3) as u32,
             // A user whose transaction's outcome is not known is not used again.
             objects: match workload {
                 HomeWorkload::Handovers => 300,
-                _ => one_of(random, &[4, 12, 100, 300]),
+                _ => one_of(random, &[4, 12, 100, 300]).min(objects_max),
             },
             remote_ppm: one_of(random, &[0, 50_000, 300_000, 1_000_000]),
         };

@@ -50,8 +50,7 @@ impl CoveredPieces {
         self.untried.len() + self.waiting.len()
     }
 
-    /// Whether there are pieces, and to try again at once would be in vain: a lock is held, the step has replayed enough, or a
-    /// pass has replayed nothing.
+    /// Whether there are pieces, and to try again at once would be in vain: a lock is held, or a pass has replayed nothing.
     pub(super) fn is_stuck(&self) -> bool {
         self.is_stuck && !self.is_empty()
     }
@@ -66,13 +65,15 @@ impl CoveredPieces {
             self.begin_pass();
         }
         let before = self.untried.len();
+        let mut is_deferred = false;
         if before > 0 {
             let replayed = apply(&self.untried);
+            is_deferred = replayed.is_deferred();
             self.gets_on |= replayed.drain(&mut self.untried, &mut self.waiting, done);
         }
         let tried = before - self.untried.len();
         self.left = self.left.saturating_sub(tried);
-        self.is_stuck = tried == 0;
+        self.is_stuck = tried == 0 && !is_deferred;
         if self.left == 0 {
             self.end_pass();
         }
@@ -161,5 +162,15 @@ mod tests {
         let mut done = Vec::new();
         pieces.replay(|_| ReplayedPieces::first(false), |piece| done.push(piece.stamp.clock));
         assert_eq!((done, pieces.len()), (vec![Clock(3)], 1));
+    }
+
+    #[test]
+    fn what_a_step_has_no_time_for_is_tried_in_the_next() {
+        let mut pieces = CoveredPieces::default();
+        pieces.push(piece(2));
+        pieces.replay(|_| ReplayedPieces::deferred(), |_| panic!("nothing is done"));
+        assert!(!pieces.is_stuck() && pieces.len() == 1);
+        pieces.replay(|_| ReplayedPieces::first(false), |_| {});
+        assert!(pieces.is_empty());
     }
 }

@@ -26,6 +26,8 @@ type Observations = Option<Vec<MakoObservation>>;
 /// has no replica.
 pub(super) struct FollowerReplays {
     replays: Vec<FollowerReplay>,
+    /// The stream that is the first to go on with what was left: one alone may have enough for a whole step.
+    first: usize,
     /// How much may still be replayed in this step.
     budget: ReplayBudget,
     /// A piece is covered and not replayed: a lock was in the way, a delta waits for its base, or the step had replayed enough.
@@ -59,6 +61,7 @@ impl FollowerReplays {
         let replays = shared.replicas.iter().map(|replica| FollowerReplay::new(replica, shards));
         FollowerReplays {
             replays: replays.collect(),
+            first: 0,
             budget: ReplayBudget::default(),
             is_blocked: false,
             undecided_left: false,
@@ -189,7 +192,9 @@ impl FollowerReplays {
 
     /// Goes on with what an earlier step has left, and tries again to replay what waits for locks of other workers.
     pub(super) fn retry(&mut self, target: ReplayTarget<'_>, observations: &mut Observations) {
-        for (at, replay) in self.replays.iter_mut().enumerate() {
+        self.first = (self.first + 1) % self.replays.len();
+        for at in (self.first..self.replays.len()).chain(0..self.first) {
+            let replay = &mut self.replays[at];
             if !replay.is_through() {
                 let shard = replay.shard();
                 replay.replay(&mut replays(target.shared, shard, &self.budget, observations));

@@ -85,13 +85,27 @@ pub(super) struct ReplayedPieces {
     range: Range<usize>,
     /// The places of those in the range that are not, descending.
     waiting: Vec<usize>,
+    /// None was looked at: the step has replayed enough.
+    is_deferred: bool,
 }
 
 impl ReplayedPieces {
     /// The first piece was tried.
     #[cfg(test)]
     pub(super) fn first(waits: bool) -> ReplayedPieces {
-        ReplayedPieces { range: 0..1, waiting: if waits { vec![0] } else { Vec::new() } }
+        let waiting = if waits { vec![0] } else { Vec::new() };
+        ReplayedPieces { range: 0..1, waiting, is_deferred: false }
+    }
+
+    /// The step has replayed enough.
+    #[cfg(test)]
+    pub(super) fn deferred() -> ReplayedPieces {
+        ReplayedPieces { range: 0..0, waiting: Vec::new(), is_deferred: true }
+    }
+
+    /// Whether none was looked at, since the step had replayed enough.
+    pub(super) fn is_deferred(&self) -> bool {
+        self.is_deferred
     }
 
     /// Their places.
@@ -127,7 +141,7 @@ fn pieces_done<'p>(
     until: usize,
     unapplied: &Unapplied<'_>,
 ) -> ReplayedPieces {
-    let mut done = ReplayedPieces { range: 0..until, waiting: Vec::new() };
+    let mut done = ReplayedPieces { range: 0..until, waiting: Vec::new(), is_deferred: until == 0 };
     if unapplied.is_empty() {
         return done;
     }
@@ -176,4 +190,88 @@ fn replay_kept(
 ) -> bool {
     let write = std::iter::once(write.borrowed().replayed(stamp.as_ref()));
     replay(replica, None, sessions, write, faults, observations.as_mut()).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::MakoOptions;
+    use super::super::piece::{OpenBatch, StreamEntry};
+    use super::super::undecided_versions::UndecidedVersion;
+    use super::*;
+    use shoal_cluster::topology::{Partitioning, Topology};
+    use shoal_engine::engine::Setup;
+    use shoal_engine::procedure::Procedures;
+    use shoal_replication::codec::WriteRef;
+    use shoal_store::Delta;
+    use shoal_types::{Clock, Epoch, NodeId, TableId, Time};
+    use std::sync::Arc;
+
+    const T: TableId = TableId(0);
+    const KEY: &[u8] = b"key";
+    /// All three bytes of a row are others.
+    const PATCH: &[u8] = b"\0\0\x03\0new";
+
+    /// The replica of a shard that another shard is beside.
+    fn shared() -> MakoShared {
+        let table = ("t", Partitioning::Hash { prefix_bytes: 0 });
+        let topology = Topology::symmetric(1, 2, 1, 0, 1).with_tables([table]).expect("valid");
+        let setup = Setup {
+            topology: Arc::new(topology),
+            procedures: Arc::new(Procedures::new()),
+            streams: Default::default(),
+            options: MakoOptions::default(),
+        };
+        MakoShared::new(&setup, NodeId(0), Epoch(1))
+    }
+
+    /// A piece at clock 8, whose delta is of the version at clock 5.
+    fn delta() -> Piece {
+        let mut batch = OpenBatch::default();
+        batch.push(Stamp::local(Epoch(1), Clock(8)).as_ref(), |write| {
+            let change =
+                Change::Delta(Delta { base: (Epoch(1), Clock(5)), length: 3, patch: PATCH });
+            write(WriteRef { table: T, key: KEY, change });
+        });
+        let entry = batch.close(Clock(0), &[], &[]);
+        StreamEntry::decode(ShardId(0), entry).expect("well formed").pieces.pop().expect("one")
+    }
+
+    /// Replays a delta twice, after a copy that had everything up to clock 6. Says whether the second time it was done, and
+    /// what the row is then.
+    fn replay_behind_a_copy(shared: &MakoShared) -> (bool, Option<Vec<u8>>) {
+        let (shard, budget) = (ShardId(0), ReplayBudget::default());
+        let replica = shared.replica(shard).expect("held");
+        replica.floor_mut().raise(Clock(6), None);
+        let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
+        let (mut covered, mut waiting) = (VecDeque::from([delta()]), VecDeque::new());
+        let mut is_done = false;
+        for step in 1..=2 {
+            budget.begin(Time(step), usize::MAX);
+            let replayed = replays(shared, shard, &budget, &mut None)(&sessions, &covered);
+            is_done = replayed.drain(&mut covered, &mut waiting, |_| {});
+            std::mem::swap(&mut covered, &mut waiting);
+            if is_done {
+                break;
+            }
+        }
+        let mut session = replica.store.session().expect("one more");
+        let value = session.begin().get(T, KEY).expect("no rival").map(<[u8]>::to_vec);
+        (is_done, value)
+    }
+
+    #[test]
+    fn a_delta_waits_for_a_base_that_a_copy_has_brought_undecided() {
+        let shared = shared();
+        let mut stamp = Stamp::local(Epoch(1), Clock(5));
+        stamp.push(ShardId(0), ShardId(1), Clock(70));
+        let version = UndecidedVersion { stamp, change: Change::Row(Bytes::from_static(b"old")) };
+        shared.undecided(ShardId(0)).lock().insert((T, Bytes::from_static(KEY)), version);
+        assert_eq!(replay_behind_a_copy(&shared), (true, Some(b"new".to_vec())));
+        assert_eq!(shared.undecided(ShardId(0)).len(), 0);
+    }
+
+    #[test]
+    fn a_delta_gives_way_where_a_copy_has_brought_what_came_in_place_of_its_base() {
+        assert_eq!(replay_behind_a_copy(&shared()), (true, None));
+    }
 }

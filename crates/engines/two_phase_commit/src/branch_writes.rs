@@ -11,6 +11,7 @@ use super::message::SnapshotWrite;
 use bytes::{BufMut, BytesMut};
 use shoal_engine::transaction_id::TransactionId;
 use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay_floor::ReplayClaim;
 use shoal_replication::snapshot_transfer::CopyKey;
 use shoal_store::{CopyPart, WalkPlace};
 use shoal_types::limits::TABLES_MAX;
@@ -149,10 +150,23 @@ pub(super) fn next_writes(
 /// What a sender has to know of a copy.
 #[derive(Debug, Clone)]
 pub(super) struct CopyContext {
-    /// Up to there the sender had all streams when it began.
-    pub(super) cut: Clock,
+    /// What the sender had of which keys when it began. Half a copy that it took itself may have brought more of the first.
+    pub(super) claims: Rc<[ReplayClaim]>,
     /// What follows the rows.
     pub(super) writes: Rc<WritesToCome>,
+}
+
+impl CopyContext {
+    /// What the sender had of the keys from this place on, up to some place.
+    pub(super) fn claim(&self, from: &WalkPlace) -> &ReplayClaim {
+        let speaks = |it: &&ReplayClaim| it.until.as_ref().is_none_or(|until| until > from);
+        self.claims.iter().find(speaks).expect("the last speaks of all keys")
+    }
+
+    /// What the sender had of all keys.
+    pub(super) fn cut(&self) -> Clock {
+        self.claims.last().expect("one speaks of all keys").cut
+    }
 }
 
 /// The writes that copies have brought so far, by the place of the shard.

@@ -388,3 +388,56 @@ impl InDoubtBranches {
         assert_eq!(resolvable, decided, "P7: these are decided, and those are to be resolved");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use shoal_store::{Delta, Options, Store};
+    use shoal_types::{Stamp, TableId};
+    use std::sync::Arc;
+
+    const KEY: &[u8] = b"key";
+    const CLOCK: Clock = Clock(9);
+
+    /// A store with the base of a delta and, unless that is `None`, what another worker or a copy has brought since. What
+    /// becomes of the delta.
+    fn replicate_over(newer: Option<u64>, drops: bool) -> Result<Option<Vec<u8>>> {
+        let store = Arc::new(Store::new(Options::default()));
+        let table = store.table("t").expect("the first table");
+        let mut session = store.session().expect("the first session");
+        for clock in [5].into_iter().chain(newer) {
+            let transaction = session.begin();
+            transaction.replicate(table, KEY, Some(b"old")).expect("there is room");
+            let stamp = Stamp::local(Epoch(1), Clock(clock));
+            transaction.lock().expect("no rival").install(stamp.as_ref(), |_| true);
+        }
+        if drops {
+            store.drop_table(table);
+        }
+        let sessions = SessionPool::new(store, usize::MAX);
+        let writing = Transaction::on(sessions.take()?);
+        replicate(&writing, &delta(table), CLOCK)?;
+        match drops {
+            true => Ok(None),
+            false => Ok(writing.get(table, KEY)?.map(<[u8]>::to_vec)),
+        }
+    }
+
+    /// A delta of the version at clock 5.
+    fn delta(table: TableId) -> StreamWrite {
+        let patch = Bytes::from_static(b"\0\0\x03\0new");
+        let change = Change::Delta(Delta { base: (Epoch(1), Clock(5)), length: 3, patch });
+        StreamWrite { table, key: Bytes::from_static(KEY), change }
+    }
+
+    #[test]
+    fn a_delta_in_doubt_is_written_over_its_base_or_gives_way() {
+        assert_eq!(replicate_over(None, false), Ok(Some(b"new".to_vec())));
+        assert_eq!(replicate_over(Some(12), false), Ok(Some(b"old".to_vec())), "newer");
+        // A copy has brought it from the leader that had installed it.
+        assert_eq!(replicate_over(Some(CLOCK.0), false), Ok(Some(b"old".to_vec())), "itself");
+        assert!(replicate_over(Some(7), false).is_err(), "what is older goes first");
+        assert_eq!(replicate_over(None, true), Ok(None), "the table is dropped");
+    }
+}

@@ -35,6 +35,8 @@ pub enum TwoPhaseCommitPlantedBug {
     CopyUnreached,
     /// A copy is without tombstones, also beyond its cut (P10).
     CopyWithoutTombstones,
+    /// All parts of a copy have the cut of the last, also those of which its sender has more by half a copy (P10).
+    CopyWithOneCut,
     /// A leader removes tombstones as soon as they are installed (P10).
     ForgetTombstonesAtOnce,
     /// Tombstones are removed that a copy which is being sent has still to include (P10).

@@ -28,6 +28,7 @@ impl Subject for TwoPhaseCommit {
         ("copy-keeps-deleted", TwoPhaseCommitPlantedBug::CopyKeepsDeleted),
         ("copy-unreached", TwoPhaseCommitPlantedBug::CopyUnreached),
         ("copy-without-tombstones", TwoPhaseCommitPlantedBug::CopyWithoutTombstones),
+        ("copy-with-one-cut", TwoPhaseCommitPlantedBug::CopyWithOneCut),
         ("forget-tombstones-at-once", TwoPhaseCommitPlantedBug::ForgetTombstonesAtOnce),
         ("forget-tombstones-while-copied", TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied),
         ("snapshot-without-prepared", TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared),

@@ -104,3 +104,37 @@ fn install(
     locked.install(stamp.as_ref(), committed);
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use shoal_store::{Delta, Options, Store};
+    use shoal_types::{Clock, Epoch};
+    use std::sync::Arc;
+
+    const KEY: &[u8] = b"key";
+
+    /// What is rolled back may still be in the store when a new leader installs what is undecided.
+    #[test]
+    fn between_a_delta_and_its_base_something_may_be_that_is_rolled_back() {
+        let store = Arc::new(Store::new(Options::default()));
+        let table = store.table("t").expect("the first table");
+        let mut session = store.session().expect("the first session");
+        let stamp = |clock| Stamp::local(Epoch(1), Clock(clock));
+        let committed = |stamp: StampRef<'_>| stamp.clock <= Clock(3);
+        for (clock, value) in [(3, b"old"), (8, b"bad")] {
+            let transaction = session.begin();
+            transaction.replicate(table, KEY, Some(value)).expect("there is room");
+            transaction.lock().expect("no rival").install(stamp(clock).as_ref(), committed);
+        }
+        let sessions = SessionPool::new(store, usize::MAX);
+        let patch = Bytes::from_static(b"\0\0\x03\0new");
+        let delta = Delta { base: (Epoch(1), Clock(3)), length: 3, patch };
+        let change = Change::Delta(delta);
+        let write = StreamWrite { table, key: Bytes::from_static(KEY), change };
+        assert_eq!(install(&sessions, &stamp(12), &write, &committed, false), Ok(true));
+        let transaction = session.begin();
+        assert_eq!(transaction.get(table, KEY), Ok(Some(&b"new"[..])));
+    }
+}

@@ -14,10 +14,11 @@
 //! engines' shared crate has how parts travel, are repeated and given up.
 //!
 //! All that is in a store is committed (P4), so every row may be given. Parts show what is there when they are taken, so the
-//! whole is no moment's state. The **cut** is the clock up to which every stream of the shard was applied when the copy
-//! began, or up to which a whole copy that the sender took itself had brought everything. Beyond it the copy has tombstones
+//! whole is no moment's state. The **cut** of a part is the clock up to which every stream of the shard was applied when the
+//! copy began, or up to which a copy that the sender took itself had brought the part's keys by then: where that was half a
+//! copy, the first parts have a greater cut than the others, and none has keys of two cuts. Beyond it a part has tombstones
 //! too: leaders and followers keep them until all streams are applied up to there, and as long as a copy with a lesser cut
-//! is given ([`ShardReplica::removable`]).
+//! is given ([`ShardReplica::removable`]). Of what half a copy had deleted the sender has no tombstone.
 //!
 //! A snapshot stands for the entries up to a **checkpoint** (`prepared_replay.rs`), all of whose commits are in the sender's
 //! store. It does not wait for the cut: a branch in doubt, whose home cannot be reached, has a clock that holds up what counts
@@ -50,8 +51,10 @@ use crate::prepared_replay::{Checkpoint, PreparedBranch};
 use crate::{FIRST_EPOCH, TwoPhaseCommit, TwoPhaseCommitEffects, TwoPhaseCommitMessage};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
+use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_replication::applied_write::AppliedWrite;
 use shoal_replication::codec::StreamWrite;
+use shoal_replication::replay_floor::ReplayClaim;
 use shoal_replication::replica::ShardReplica;
 use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
@@ -112,7 +115,7 @@ impl TwoPhaseCommit {
         // In this order: what goes meanwhile is below the cut.
         let worker = self.runtime.worker_context.place.worker;
         replica.keep_tombstones(worker);
-        let cut = applied(replica);
+        let claims = Rc::from(claims(replica, faults));
         if faults.has(TwoPhaseCommitPlantedBug::SnapshotWithoutPrepared) {
             checkpoint.state.prepared.clear();
         }
@@ -125,7 +128,7 @@ impl TwoPhaseCommit {
             now,
             copy,
             SnapshotHead { at, to, length, state },
-            CopyContext { cut, writes },
+            CopyContext { claims, writes },
         );
         self.keep_tombstones(at);
     }
@@ -139,7 +142,7 @@ impl TwoPhaseCommit {
 
     /// Tombstones stay that copies which are given have to include (rule P10).
     fn keep_tombstones(&self, at: usize) {
-        let least = self.senders.contexts(at).map(|context| context.cut).min();
+        let least = self.senders.contexts(at).map(CopyContext::cut).min();
         let worker = self.runtime.worker_context.place.worker;
         let forgets =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied);
@@ -188,6 +191,7 @@ impl TwoPhaseCommit {
     ) {
         let NextPart { key: CopyKey { at, peer, copy }, ref from, ref context } = *next;
         let options = &self.shared.setup.options;
+        let &ReplayClaim { cut, until: ref ends } = context.claim(from);
         let (mut rows, mut writes, mut bytes) = (Vec::new(), Vec::new(), 0);
         let until = if is_among_writes(from) {
             let (taken, until) = next_writes(&context.writes, from, options.snapshot_part);
@@ -201,20 +205,22 @@ impl TwoPhaseCommit {
                 return;
             };
             // What is beyond the cut may have been deleted where the receiver has it: so tombstones go with the rows.
-            let cut = context.cut;
             let without = options.faults.has(TwoPhaseCommitPlantedBug::CopyWithoutTombstones);
             let committed = |stamp: StampRef<'_>| stamp.clock <= cut || without;
             let undecided = |stamp: StampRef<'_>| stamp.clock > cut;
             let until = session.copy(from, options.snapshot_part, committed, undecided, |it| {
                 let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
                 let value = it.value.map(Bytes::copy_from_slice);
-                bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
+                if ends.as_ref().is_none_or(|ends| ends.is_behind(table, &key)) {
+                    bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                    rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
+                }
             });
+            let until = until.into_iter().chain(ends.clone()).min();
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
         };
         self.senders.sent(now, next, bytes, until.clone());
-        let (shard, cut) = (self.shared.replicas[at].shard, context.cut);
+        let shard = self.shared.replicas[at].shard;
         let (from, until) = (place_form(from.clone()), until.map(place_form));
         let contents = ChunkContents { rows, writes };
         let part = SnapshotChunk { shard, copy, cut, from, until, contents };
@@ -399,9 +405,16 @@ impl TwoPhaseCommit {
     }
 }
 
-/// Up to where the node has all that the streams of a shard have committed, or what came in its place.
-fn applied(replica: &ShardReplica) -> Clock {
-    replica.reached().max(replica.floor().whole())
+/// Up to where the node has all that the streams of a shard have committed, or what came in its place, of which keys.
+fn claims(
+    replica: &ShardReplica,
+    faults: PlantedBugs<TwoPhaseCommitPlantedBug>,
+) -> Vec<ReplayClaim> {
+    let mut claims = replica.floor().claims_above(replica.reached());
+    if faults.has(TwoPhaseCommitPlantedBug::CopyWithOneCut) {
+        claims.drain(..claims.len() - 1);
+    }
+    claims
 }
 
 /// A row that a replica has looked at, as it is shown.
