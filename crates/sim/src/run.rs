@@ -12,6 +12,7 @@ use crate::clients::outside::OutsideClient;
 use crate::clients::process::{ClientProcess, ProcessEnvironment};
 use crate::clients::{ClientContext, Ledger, calls, histories};
 use crate::coverage::Coverage;
+use crate::cpu::Cpu;
 use crate::digest::Digest;
 use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
@@ -368,7 +369,12 @@ impl<E: Subject> PreparedRun<E> {
 
     /// The clients' time under faults, then the end of all faults, and then the checks of what is left.
     fn run_phases(&mut self, scenario: &Scenario) -> Result<(), Violation> {
+        // A leader would not keep its lease while it loads thousands of rows, and the client that loads is on its node.
+        if scenario.has_homes() {
+            self.simulation.set_cpu(Cpu::FREE);
+        }
         self.load()?;
+        self.simulation.set_cpu(scenario.cpu);
         self.start_clients(scenario);
         self.simulation.set_fault_schedule(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);

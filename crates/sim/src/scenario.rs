@@ -265,6 +265,11 @@ impl Scenario {
         (0..nodes).map(draw).collect()
     }
 
+    /// Whether there are clients of a workload whose data has homes.
+    pub fn has_homes(&self) -> bool {
+        self.groups.iter().any(|group| matches!(group.work, ClientWork::Homes(..)))
+    }
+
     /// The number of clients outside, all groups together.
     pub fn outsiders(&self) -> usize {
         self.groups.iter().map(|group| group.outsiders).sum()
@@ -515,10 +520,8 @@ impl HomeWorkload {
             HomeWorkload::Voter,
             HomeWorkload::Handovers,
         ];
-        // A leader would not keep its lease while it loads thousands of rows, or to read all of them in the end would take minutes.
-        let is_slow = scenario.cpu.message > Cpu::MEASURED.message
-            || scenario.round_trip_ns > SLOW_ROUND_TRIP_NS;
-        let objects_max = if is_slow { 12 } else { u32::MAX };
+        // To read all of thousands of rows in the end would take minutes.
+        let objects_max = if scenario.round_trip_ns > SLOW_ROUND_TRIP_NS { 12 } else { u32::MAX };
         let workload = one_of(random, &all);
         let homes = Homes {
             homes: random.range_inclusive(1, 3) as u32,

@@ -353,6 +353,11 @@ impl<E: Simulated> Simulation<E> {
         self.is_thorough = true;
     }
 
+    /// From now on the workers' actions have these prices.
+    pub fn set_cpu(&mut self, cpu: Cpu) {
+        self.cpu = cpu;
+    }
+
     /// Traces events from now on, and keeps the last `lines` lines.
     pub fn keep_trace(&mut self, lines: usize) {
         self.trace = Some(EventTrace::new(lines));
