@@ -33,12 +33,14 @@ pub enum ZeusPlantedBug {
     AnswerBeforeReads,
     /// A transaction is reported at its local commit (Z7).
     ReplyAtLocalCommit,
-    /// A read-only transaction does not check what it has read (Z8).
-    SkipChecks,
+    /// A read-only transaction checks each row as it reads it, and not all of them at the end (Z8).
+    CheckWhileReading,
     /// A node without a lease shows rows (Z8).
     ReadWithoutLease,
     /// A transaction that writes reads at reader level (Z9).
     WriteAsReader,
+    /// A transaction that writes finds rows absent, or scans, at reader level (Z9).
+    AbsenceUnowned,
     /// Messages of earlier epochs are received (Z10).
     HearOldEpoch,
     /// A node that was out keeps what it had (Z10).
@@ -47,8 +49,12 @@ pub enum ZeusPlantedBug {
     MoveBeforeReplayed,
     /// A follower replays nothing of dead coordinators (Z12).
     ReplayNothing,
+    /// A follower replays slots of dead coordinators that it has only received (Z12).
+    ReplayUnapplied,
     /// What was received and not applied outlives its epoch (Z12).
     KeepReceived,
+    /// An owner holds a granule for any transaction of its own, for as long as that waits for others (Z14).
+    WaitWhileHolding,
     /// The last readers of a granule may leave (Z14).
     DropLastReader,
     /// A validation makes rows valid that have a newer version (Z15).
@@ -57,6 +63,10 @@ pub enum ZeusPlantedBug {
     ClockWithoutGranule,
     /// A driver drives while a record is pending (Z16).
     DriveOnPending,
+    /// An arbiter does not learn from an `Inv` which record that replaces (Z16).
+    NoReplacedRecord,
+    /// Timestamps of records are without the epoch in which they were driven (Z17).
+    TimestampWithoutEpoch,
     /// A repeated `Inv` takes an acknowledgement back (Z17).
     Unacknowledge,
     /// A directory node answers before it has copied the directory (Z18).

@@ -185,7 +185,7 @@ impl Reader<'_> {
     /// Whether everything that was read was so at one time: it may be revealed. Otherwise the transaction restarts.
     #[must_use]
     pub fn check(&self, reads: &ReadSet) -> bool {
-        if self.bugs.has(ZeusPlantedBug::SkipChecks) {
+        if self.bugs.has(ZeusPlantedBug::CheckWhileReading) {
             return true;
         }
         let records = reads.records.iter();

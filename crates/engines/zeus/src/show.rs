@@ -74,7 +74,7 @@ fn text_of(body: &MessageBody) -> String {
             let last = if copy.is_last { " last" } else { "" };
             format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
         }
-        MessageBody::Recruit { granule, .. } => format!("Recruit {}", name(granule)),
+        MessageBody::Recruit { granule, o_ts } => format!("Recruit {} as of {o_ts}", name(granule)),
     }
 }
 

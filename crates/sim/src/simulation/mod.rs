@@ -358,16 +358,6 @@ impl<E: Simulated> Simulation<E> {
         self.cpu = cpu;
     }
 
-    /// Traces events from now on, and keeps the last `lines` lines.
-    pub fn keep_trace(&mut self, lines: usize) {
-        self.trace = Some(EventTrace::new(lines));
-    }
-
-    /// Takes the last events of the trace.
-    pub fn take_trace(&mut self) -> Vec<String> {
-        self.trace.take().map_or_else(Vec::new, EventTrace::into_lines)
-    }
-
     /// Calls `watcher` with what engines and managers do from now on.
     pub fn watch(&mut self, watcher: EventWatcher<E::Observation>) {
         self.watcher = Some(watcher);

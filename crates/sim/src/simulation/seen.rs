@@ -5,6 +5,7 @@ use super::{Simulation, WatchedEvent};
 use crate::checks::Moment;
 use crate::cluster::SimulatedWorker;
 use crate::observed::{Observed, Simulated};
+use crate::trace::EventTrace;
 use crate::violation::Violation;
 use shoal_cluster::topology::TableStanding;
 use shoal_engine::WorkerPlace;
@@ -14,6 +15,16 @@ use shoal_node::{Worker, WorkerEffect, WorkerEvent, WorkerMessage};
 use std::fmt::Write;
 
 impl<E: Simulated> Simulation<E> {
+    /// Traces events from now on, and keeps the last `lines` lines.
+    pub fn keep_trace(&mut self, lines: usize) {
+        self.trace = Some(EventTrace::new(lines));
+    }
+
+    /// Takes the last events of the trace.
+    pub fn take_trace(&mut self) -> Vec<String> {
+        self.trace.take().map_or_else(Vec::new, EventTrace::into_lines)
+    }
+
     /// Open transactions on all workers.
     pub fn pending(&self) -> usize {
         let workers = self

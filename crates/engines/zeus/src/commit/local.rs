@@ -188,7 +188,10 @@ impl Pipelines {
         let touched = commit.touched();
         for granule in &touched {
             let hold = scope.options.hold;
-            let reads_only = scope.has(ZeusPlantedBug::WriteAsReader)
+            let absent = || commit.reads.iter().all(|read| read.granule != *granule);
+            let planted = scope.has(ZeusPlantedBug::WriteAsReader)
+                || scope.has(ZeusPlantedBug::AbsenceUnowned) && absent();
+            let reads_only = planted
                 && commit.writes.iter().all(|writes| writes.granule != *granule)
                 && ownership.level(scope.node, granule) == Level::Reader;
             let may_write = ownership.may_write(scope.node, scope.now, hold, granule, commit.born);

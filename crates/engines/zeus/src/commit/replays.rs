@@ -27,6 +27,9 @@ impl FollowedPipelines {
         self.replays.repeat_at = scope.now;
         for (pipeline, followed) in &mut self.followed {
             let is_orphan = !scope.view.is_member(pipeline.coordinator);
+            if is_orphan && scope.has(ZeusPlantedBug::ReplayUnapplied) {
+                followed.pending.append(&mut followed.received);
+            }
             if !scope.has(ZeusPlantedBug::KeepReceived) {
                 followed.received.clear();
             }

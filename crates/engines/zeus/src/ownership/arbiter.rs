@@ -55,7 +55,7 @@ impl Ownership {
             }
         }
         // The sender had the replaced record validated (rule Z16).
-        if inv.replaced.o_ts > holding.record.o_ts {
+        if inv.replaced.o_ts > holding.record.o_ts && !scope.has(ZeusPlantedBug::NoReplacedRecord) {
             holding.set_record(scope.node, inv.replaced.clone());
         }
         let serves_on = scope.has(ZeusPlantedBug::ServeWhileDropped);
@@ -96,9 +96,10 @@ impl Ownership {
         let requester = inv.requested.by.node;
         let is_owner = holding.record.owner == Some(scope.node);
         if is_owner {
-            let is_held = requester != scope.node
-                && !pending.is_acknowledged
-                && older.is_some_and(|born| pending.yields_to(scope.now, scope.options.hold, born));
+            let holds_all = scope.has(ZeusPlantedBug::WaitWhileHolding);
+            let holds = |born| holds_all || pending.yields_to(scope.now, scope.options.hold, born);
+            let is_held =
+                requester != scope.node && !pending.is_acknowledged && older.is_some_and(holds);
             let touches = match scope.has(ZeusPlantedBug::GrantAfterWrites) {
                 true => slots.writes(granule),
                 false => slots.touches(granule) && !scope.has(ZeusPlantedBug::GrantWhilePending),

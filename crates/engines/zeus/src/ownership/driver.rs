@@ -6,7 +6,7 @@ use crate::message::{Inv, MessageBody, OwnershipRequest};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::{OwnershipRecord, OwnershipTs, READERS_MIN, RequestKind, Requested};
 use crate::scope::Scope;
-use shoal_types::{NodeId, Time};
+use shoal_types::{Epoch, NodeId, Time};
 use std::collections::BTreeSet;
 
 impl Ownership {
@@ -55,7 +55,10 @@ impl Ownership {
         };
         let granted = known.granted(request.kind, from, directory.into_iter(), readers_min);
         let inv = granted.filter(|_| may_drive).and_then(|mut record| {
-            let (epoch, driver) = (scope.view.epoch, scope.node);
+            let (epoch, driver) = match scope.has(ZeusPlantedBug::TimestampWithoutEpoch) {
+                true => (Epoch(0), scope.node),
+                false => (scope.view.epoch, scope.node),
+            };
             record.o_ts = OwnershipTs { version: known.o_ts.version + 1, epoch, driver };
             // The first request creates the granule; a node that wants to read it owns it, since no other does.
             let creates = known.is_uncreated();

@@ -6,7 +6,9 @@ use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_zeus::ZeusPlantedBug;
 
 /// Each bug, and a seed that finds it.
-const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
+const CAUGHT: [(ZeusPlantedBug, u64); 17] = [
+    (ZeusPlantedBug::ReplayUnapplied, 1289),
+    (ZeusPlantedBug::WaitWhileHolding, 6),
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
     (ZeusPlantedBug::LesserWins, 9),
     (ZeusPlantedBug::ArbitersApplyFirst, 0),
@@ -14,7 +16,7 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::FirstAckValidates, 9),
     (ZeusPlantedBug::AckUnapplied, 9),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::SkipChecks, 172),
+    (ZeusPlantedBug::CheckWhileReading, 172),
     (ZeusPlantedBug::HearOldEpoch, 8),
     (ZeusPlantedBug::KeepAfterRemoval, 95),
     (ZeusPlantedBug::ValidateNewer, 9),
@@ -24,8 +26,16 @@ const CAUGHT: [(ZeusPlantedBug, u64); 15] = [
     (ZeusPlantedBug::CopyWithoutPending, 2543),
 ];
 
+/// Each of two owners scans the granule of the other one.
+const EACH_READS_WHAT_THE_OTHER_WRITES: &str = "cluster nodes=3
+         want 0 1 own=a
+         want 1 2 own=b
+         settle
+         commit 0 1 put=a/x:1 touch=b
+         commit 1 2 put=b/x:2 touch=a";
+
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 17] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 18] = [
     (
         ZeusPlantedBug::AnswerBeforeReads,
         "cluster nodes=3
@@ -183,12 +193,13 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 17] = [
     // Each of two transactions reads what the other writes.
     (
         ZeusPlantedBug::WriteAsReader,
-        "cluster nodes=3
-         want 0 1 own=a
-         want 1 2 own=b
-         settle
-         commit 0 1 put=a/x:1 touch=b
-         commit 1 2 put=b/x:2 touch=a",
+        EACH_READS_WHAT_THE_OTHER_WRITES,
+        "n1 committed T2 locally as #1",
+    ),
+    // The same, where neither finds a row.
+    (
+        ZeusPlantedBug::AbsenceUnowned,
+        EACH_READS_WHAT_THE_OTHER_WRITES,
         "n1 committed T2 locally as #1",
     ),
     (
