@@ -222,9 +222,10 @@ impl Leaderships {
         self.gives(shard, self.node, receiver) && !self.dead.borrow().contains(&receiver)
     }
 
-    /// Is it for this node to take a copy of a shard that `sender_node` sends?
+    /// Is it for this node to take a copy of a shard that `sender_node` sends? Not before it knows which process of the node it
+    /// is: the copy may be for a former one, which held the shard (seed 134277988 of `two_phase_commit`).
     pub fn takes(&self, shard: ShardId, sender_node: NodeId) -> bool {
-        self.gives(shard, sender_node, self.node)
+        self.incarnation() != Incarnation::default() && self.gives(shard, sender_node, self.node)
     }
 
     /// Does an absent row prove nothing about the calls of a session, since the rows of its time may be lost with a majority
@@ -291,6 +292,15 @@ mod tests {
         leaderships.follow(&configuration, Incarnation(1));
         configuration.shards[0].since = Epoch(3);
         leaderships.follow(&configuration, Incarnation(1));
+    }
+
+    #[test]
+    fn a_process_takes_no_copy_before_it_is_admitted() {
+        let (leaderships, mut configuration) = leaderships();
+        configuration.shards[0].leader = NodeId(1);
+        assert!(!leaderships.takes(ShardId(0), NodeId(1)), "it may be for a former process");
+        leaderships.follow(&configuration, Incarnation(2));
+        assert!(leaderships.takes(ShardId(0), NodeId(1)));
     }
 
     #[test]

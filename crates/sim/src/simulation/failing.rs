@@ -10,7 +10,7 @@ use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
 use crate::transaction_clocks::TransactionClocks;
 use crate::violation::Violation;
-use shoal_cluster::manager::Configuration;
+use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 
@@ -401,11 +401,14 @@ impl<E: Simulated> Simulation<E> {
         if lost {
             self.work.lost += 1;
             self.forgetful.insert(node, false);
+            // A process that was not admitted had promised nothing (mako, seed 134278746).
+            let mut was_admitted = true;
             if let Some(managers) = &self.managers {
                 let known = managers.truth().nodes[node.0 as usize].incarnation;
+                was_admitted = known != Incarnation::default();
                 self.forgot_after.insert(node, known);
             }
-            if let Some(checks) = &mut self.checks {
+            if let Some(checks) = self.checks.as_mut().filter(|_| was_admitted) {
                 checks.forgets(node);
             }
         }
