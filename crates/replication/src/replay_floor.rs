@@ -40,7 +40,7 @@ impl ReplayFloor {
     }
 
     /// What the replica has of which keys, where its own streams are applied up to `reached`: each claim says more of its
-    /// keys than those that follow, and the last speaks of all keys.
+    /// keys than those that follow, and the last is about all keys.
     pub fn claims_above(&self, reached: Clock) -> Vec<ReplayClaim> {
         let whole = ReplayClaim { cut: self.whole().max(reached), until: None };
         // No claim says what another says: so the greater one's keys are fewer.

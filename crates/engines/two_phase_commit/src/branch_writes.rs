@@ -159,13 +159,13 @@ pub(super) struct CopyContext {
 impl CopyContext {
     /// What the sender had of the keys from this place on, up to some place.
     pub(super) fn claim(&self, from: &WalkPlace) -> &ReplayClaim {
-        let speaks = |it: &&ReplayClaim| it.until.as_ref().is_none_or(|until| until > from);
-        self.claims.iter().find(speaks).expect("the last speaks of all keys")
+        let covers = |it: &&ReplayClaim| it.until.as_ref().is_none_or(|until| until > from);
+        self.claims.iter().find(covers).expect("the last is about all keys")
     }
 
     /// What the sender had of all keys.
     pub(super) fn cut(&self) -> Clock {
-        self.claims.last().expect("one speaks of all keys").cut
+        self.claims.last().expect("one is about all keys").cut
     }
 }
 

@@ -76,7 +76,8 @@ impl Transactions {
     pub fn resolved(&mut self, id: TransactionId, shard: ShardId, clock: Clock, installed: bool) {
         let drawn = &mut self.seen.entry(id).or_default().drawn;
         let of_it = drawn.iter_mut().find(|it| (it.0, it.1) == (shard, clock));
-        of_it.into_iter().for_each(|it| it.2 = installed);
+        // A leader that was deposed drops what its successor has installed (two-phase-commit, seed 268515842).
+        of_it.into_iter().for_each(|it| it.2 |= installed);
     }
 
     /// A coordinator has validated a transaction everywhere, and made its stamp.
@@ -102,19 +103,20 @@ impl Transactions {
         seen
     }
 
-    /// A follower has applied the version with this stamp, which no leader was seen to install. Returns whether the leader
-    /// stopped before it had installed all versions of the transaction on the shard.
+    /// A follower has applied the version with this stamp, which no leader was seen to install. Returns whether a transaction drew
+    /// its clock: the leader stopped before it had installed all versions on the shard, or the next one did not install this
+    /// version, since a copy had brought it (two-phase-commit, seed 8394378).
     pub fn follow(&mut self, shard: ShardId, stamp: &Stamp) -> bool {
-        let is_partly_installed = |seen: &&mut SeenAttempt| {
+        let has_drawn = |seen: &&mut SeenAttempt| {
             let has_version = |certified: &Certified| {
                 certified.stamp.epoch == stamp.epoch
                     && certified.writes.contains(&(shard, stamp.clock))
             };
             // One that was handed over whole is certified where it is installed, and the leader stopped before that.
             seen.certified.as_ref().is_none_or(has_version)
-                && seen.drawn.contains(&(shard, stamp.clock, false))
+                && seen.drawn.iter().any(|it| (it.0, it.1) == (shard, stamp.clock))
         };
-        let seen = self.seen.values_mut().find(is_partly_installed);
+        let seen = self.seen.values_mut().find(has_drawn);
         seen.is_some_and(|seen| {
             seen.followed.insert((shard, stamp.clock));
             true

@@ -111,13 +111,13 @@ fn copy_by_a_replica_with_half_a_copy(
         assert!(!hand.worker.streams[0].replay().is_blocked());
     };
     // Parts go on until `until` holds for the receiver.
-    let copy = |sender: &mut Hand, taker: &mut Hand, until: &dyn Fn(&Hand, &Hand) -> bool| {
-        let mut sent = sender.step(EngineEvent::SnapshotWanted { shard: HERE, to: OTHER });
-        while !until(sender, taker) {
+    let copy = |from: &mut Hand, to: &mut Hand, until: &dyn Fn(&Hand, &Hand) -> bool| {
+        let mut sent = from.step(EngineEvent::SnapshotWanted { shard: HERE, to: OTHER });
+        while !until(from, to) {
             for part in sent {
-                taker.hear(part).into_iter().for_each(|taken| drop(sender.hear(taken)));
+                to.hear(part).into_iter().for_each(|taken| drop(from.hear(taken)));
             }
-            sent = sender.step(EngineEvent::Timer);
+            sent = from.step(EngineEvent::Timer);
         }
     };
 
