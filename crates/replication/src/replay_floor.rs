@@ -4,6 +4,7 @@
 
 use shoal_store::WalkPlace;
 use shoal_types::{Clock, TableId};
+use std::cmp::Reverse;
 
 /// Up to which clock snapshots have brought which keys, so that replay skips what is older. The default:
 /// nothing.
@@ -46,7 +47,7 @@ impl ReplayFloor {
         // No claim says what another says: so the greater one's keys are fewer.
         let mut claims: Vec<ReplayClaim> =
             self.claims.iter().filter(|claim| claim.cut > whole.cut).cloned().collect();
-        claims.sort_unstable_by(|one, other| other.cut.cmp(&one.cut));
+        claims.sort_unstable_by_key(|claim| Reverse(claim.cut));
         claims.push(whole);
         claims
     }
