@@ -26,6 +26,7 @@ use shoal_workloads::ycsb::{Distribution, Letter, VALUE_BYTES_MIN, Ycsb};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const MS: u64 = 1_000_000;
 
@@ -74,8 +75,9 @@ pub enum ClientWork {
     Tables,
 }
 
-/// Where the round trip is longer, workloads whose data has homes have few objects.
-const SLOW_ROUND_TRIP_NS: u64 = 50 * MS;
+/// Where the round trip is longer, chunks of copies and windows of streams are not tiny, and workloads whose data has homes have
+/// few objects: each of these costs round trips.
+pub(crate) const FAR_ROUND_TRIP: Duration = Duration::from_millis(50);
 
 /// The workloads whose data has homes. Their loads write hundreds of rows in a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -521,7 +523,8 @@ impl HomeWorkload {
             HomeWorkload::Handovers,
         ];
         // To read all of thousands of rows in the end would take minutes.
-        let objects_max = if scenario.round_trip_ns > SLOW_ROUND_TRIP_NS { 12 } else { u32::MAX };
+        let is_far = Duration::from_nanos(scenario.round_trip_ns) > FAR_ROUND_TRIP;
+        let objects_max = if is_far { 12 } else { u32::MAX };
         let workload = one_of(random, &all);
         let homes = Homes {
             homes: random.range_inclusive(1, 3) as u32,

@@ -3,7 +3,7 @@
 use crate::draw::one_of;
 use crate::managers::ManagersPlan;
 use crate::observed::Simulated;
-use crate::scenario::{Scenario, partitioning};
+use crate::scenario::{FAR_ROUND_TRIP, Scenario, partitioning};
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
 use shoal_cluster::topology::TableDefinition;
@@ -221,12 +221,9 @@ pub enum StreamCuts {
     Early,
 }
 
-/// Where the round trip is longer, the chunks of copies are not tiny.
-const TINY_PARTS_MAX: Duration = Duration::from_millis(50);
-
 /// A few chunks are under way at a time: over a long distance, a copy of one record per chunk would exceed every time limit.
 pub(crate) fn not_tiny(part: &mut CopyPart, round_trip: Duration) {
-    if round_trip > TINY_PARTS_MAX {
+    if round_trip > FAR_ROUND_TRIP {
         part.records_max = part.records_max.max(20);
         part.bytes_max = part.bytes_max.max(100_000);
     }
@@ -242,7 +239,7 @@ pub fn streams(
     let mut window_bytes = one_of(random, &[4 << 10, 64 << 10, 8 << 20]);
     // A replica that has missed thousands of entries gets all of them from a leader that cuts none, a window a round trip. What
     // other streams have changed since waits for them (seed 10005908).
-    if cuts == StreamCuts::Never && round_trip > TINY_PARTS_MAX {
+    if cuts == StreamCuts::Never && round_trip > FAR_ROUND_TRIP {
         window_entries = window_entries.max(256);
         window_bytes = window_bytes.max(64 << 10);
     }

@@ -85,8 +85,6 @@ pub(super) struct ReplayedPieces {
     range: Range<usize>,
     /// The places of those in the range that are not, descending.
     waiting: Vec<usize>,
-    /// None was looked at: the step has replayed enough.
-    is_deferred: bool,
 }
 
 impl ReplayedPieces {
@@ -94,18 +92,18 @@ impl ReplayedPieces {
     #[cfg(test)]
     pub(super) fn first(waits: bool) -> ReplayedPieces {
         let waiting = if waits { vec![0] } else { Vec::new() };
-        ReplayedPieces { range: 0..1, waiting, is_deferred: false }
+        ReplayedPieces { range: 0..1, waiting }
     }
 
     /// The step has replayed enough.
     #[cfg(test)]
     pub(super) fn deferred() -> ReplayedPieces {
-        ReplayedPieces { range: 0..0, waiting: Vec::new(), is_deferred: true }
+        ReplayedPieces { range: 0..0, waiting: Vec::new() }
     }
 
     /// Whether none was looked at, since the step had replayed enough.
     pub(super) fn is_deferred(&self) -> bool {
-        self.is_deferred
+        self.range.end == 0
     }
 
     /// Their places.
@@ -141,7 +139,7 @@ fn pieces_done<'p>(
     until: usize,
     unapplied: &Unapplied<'_>,
 ) -> ReplayedPieces {
-    let mut done = ReplayedPieces { range: 0..until, waiting: Vec::new(), is_deferred: until == 0 };
+    let mut done = ReplayedPieces { range: 0..until, waiting: Vec::new() };
     if unapplied.is_empty() {
         return done;
     }

@@ -401,14 +401,13 @@ impl<E: Simulated> Simulation<E> {
         if lost {
             self.work.lost += 1;
             self.forgetful.insert(node, false);
+            let managers = self.managers.as_ref();
+            let known = managers.map(|it| it.truth().nodes[node.0 as usize].incarnation);
+            self.forgot_after.extend(known.map(|known| (node, known)));
             // A process that was not admitted had promised nothing (mako, seed 134278746).
-            let mut was_admitted = true;
-            if let Some(managers) = &self.managers {
-                let known = managers.truth().nodes[node.0 as usize].incarnation;
-                was_admitted = known != Incarnation::default();
-                self.forgot_after.insert(node, known);
-            }
-            if let Some(checks) = self.checks.as_mut().filter(|_| was_admitted) {
+            if known != Some(Incarnation::default())
+                && let Some(checks) = &mut self.checks
+            {
                 checks.forgets(node);
             }
         }

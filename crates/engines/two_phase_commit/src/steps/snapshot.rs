@@ -209,12 +209,13 @@ impl TwoPhaseCommit {
             let committed = |stamp: StampRef<'_>| stamp.clock <= cut || without;
             let undecided = |stamp: StampRef<'_>| stamp.clock > cut;
             let until = session.copy(from, options.snapshot_part, committed, undecided, |it| {
+                if ends.as_ref().is_some_and(|ends| !ends.is_behind(it.table, it.key)) {
+                    return; // Another part has it.
+                }
                 let (table, key) = (it.table, Bytes::copy_from_slice(it.key));
                 let value = it.value.map(Bytes::copy_from_slice);
-                if ends.as_ref().is_none_or(|ends| ends.is_behind(table, &key)) {
-                    bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
-                    rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
-                }
+                bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
+                rows.push(SnapshotRow { table, clock: it.stamp.clock, key, value });
             });
             let until = until.into_iter().chain(ends.clone()).min();
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
