@@ -50,6 +50,7 @@ impl<E: Engine> Worker<E> {
             let held = self.streams.get_mut(&shard).expect("held");
             let before = held.appointment;
             let continues = appointment.map(|it| it.since) == before.map(|it| it.since);
+            held.appointment = appointment;
             if !continues {
                 // The engine has received the configuration and has stepped down: entries that are decided now arrive there
                 // as another leader's.
@@ -63,7 +64,6 @@ impl<E: Engine> Worker<E> {
             for replica in assignment.voters.iter().chain(&assignment.learners) {
                 self.meet(now, shard, *replica, known.instance_of(*replica), effects);
             }
-            self.streams.get_mut(&shard).expect("held").appointment = appointment;
             if before.is_some() && appointment.is_none() && assignment.leader == self.node {
                 // It hands over: what it has under way is for the next leader to decide.
                 self.stream_step(now, shard, shoal_log::StreamEvent::Resign, effects);
@@ -251,6 +251,10 @@ impl<E: Engine> Worker<E> {
                     let message = WorkerMessage::Stream { shard, incarnation, message };
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
+                // A ballot of a former appointment leads nothing for the engine, which has stepped down: the promises that
+                // it waited for may come to count with later members.
+                shoal_log::StreamEffect::Leading { ballot, .. }
+                    if held.appointment.is_none_or(|appointed| appointed.ballot != ballot) => {}
                 shoal_log::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
                     news.push_back(EngineEvent::Leading { shard, ballot, length: length.0 });
@@ -325,7 +329,8 @@ impl<E: Engine> Worker<E> {
     ) {
         let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
-        let appointment = held.appointment.filter(|_| held.stream.is_leading());
+        let leads = held.stream.is_leading().then(|| held.stream.ballot());
+        let appointment = held.appointment.filter(|appointed| Some(appointed.ballot) == leads);
         let Some(Appointment { ballot, .. }) = appointment else { return };
         for CatchingUp { node: replica, .. } in assignment.catching_up() {
             let instance = known.instance_of(replica);

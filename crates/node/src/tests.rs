@@ -348,30 +348,48 @@ fn entries_come_again_under_another_ballot() {
     );
 }
 
-/// A leader receives nothing of what it accepts itself; when it follows again, it is.
-#[test]
-fn a_former_leader_follows() {
-    let mut follower = follower(MemoryStorage::new());
-    follower.append(ballot(1, 0), 0, 0, 1, &["a", "b"]);
-    assert_eq!(follower.appoint(ballot(2, 1)), [""; 0]);
-    let (own, position) = (ballot(2, 1), LogLength(2));
+/// Node 2 promises a ballot of node 1, with the two entries that both have accepted.
+fn promise_of_two(own: Ballot) -> WorkerEvent<u64> {
     let promise = StreamMessage::Promise {
         ballot: own,
         accepted_ballot: ballot(1, 0),
-        accepted: position,
+        accepted: LogLength(2),
         decided: LogLength(1),
-        from: position,
+        from: LogLength(2),
         entries: Vec::new(),
         votes: true,
     };
     let from = WorkerPlace { node: NodeId(2), worker: WorkerId(0) };
     let message =
         WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message: promise };
-    assert_eq!(follower.step(WorkerEvent::Received { from, message }), ["leads from 2"]);
+    WorkerEvent::Received { from, message }
+}
+
+/// A leader receives nothing of what it accepts itself; when it follows again, it is.
+#[test]
+fn a_former_leader_follows() {
+    let mut follower = follower(MemoryStorage::new());
+    follower.append(ballot(1, 0), 0, 0, 1, &["a", "b"]);
+    assert_eq!(follower.appoint(ballot(2, 1)), [""; 0]);
+    assert_eq!(follower.step(promise_of_two(ballot(2, 1))), ["leads from 2"]);
     let told = follower.appoint(ballot(3, 0));
     assert_eq!(told, [""; 0]);
     let told = follower.append(ballot(3, 0), 2, 1, 1, &["b"]);
     assert_eq!(told, ["promised e3.n0", "deposed by e3.n0", "accepted e3.n0 2 [b]"]);
+}
+
+/// A stream that gets its majority after another node was appointed leads nothing: what is decided later is another's.
+#[test]
+fn a_stream_that_is_prepared_too_late_leads_nothing() {
+    let mut follower = follower(MemoryStorage::new());
+    follower.append(ballot(1, 0), 0, 0, 1, &["a", "b"]);
+    follower.appoint(ballot(2, 1));
+    follower.appoint(ballot(3, 0));
+    assert_eq!(follower.step(promise_of_two(ballot(2, 1))), [""; 0]);
+    let told = follower.append(ballot(3, 0), 2, 1, 3, &["b", "c"]);
+    let accepted = ["promised e3.n0", "deposed by e3.n0", "accepted e3.n0 3 [b c]"];
+    assert_eq!(told[..3], accepted);
+    assert_eq!(told[3..], ["decided 1 b", "decided 2 c"]);
 }
 
 /// A snapshot that goes beyond what was accepted brings all of its entries.
