@@ -18,7 +18,7 @@ pub(super) struct HostedStream {
     accepted: (Ballot, u64),
     /// While this node leads: where the engine's own entries begin. The engine receives those before them.
     pub(super) own_from: Option<u64>,
-    /// The appointment under which the stream leads, if it does.
+    /// The appointment of the last configuration, if it is this node's; the stream may still be under an earlier ballot.
     pub(super) appointment: Option<Appointment>,
     /// The incarnation of each replica when its last message arrived.
     pub(super) incarnations: BTreeMap<NodeId, Incarnation>,
@@ -80,6 +80,11 @@ impl HostedStream {
             incarnations: BTreeMap::new(),
             receivers: BTreeMap::new(),
         }
+    }
+
+    /// Is this node appointed under that ballot?
+    pub(super) fn is_appointed(&self, ballot: Ballot) -> bool {
+        self.appointment.is_some_and(|appointment| appointment.ballot == ballot)
     }
 
     /// Notes that a replica is sent a snapshot which stands for `length` entries.

@@ -253,8 +253,7 @@ impl<E: Engine> Worker<E> {
                 }
                 // A ballot of a former appointment leads nothing for the engine, which has stepped down: the promises that
                 // it waited for may come to count with later members.
-                shoal_log::StreamEffect::Leading { ballot, .. }
-                    if held.appointment.is_none_or(|appointed| appointed.ballot != ballot) => {}
+                shoal_log::StreamEffect::Leading { ballot, .. } if !held.is_appointed(ballot) => {}
                 shoal_log::StreamEffect::Leading { ballot, length } => {
                     held.own_from.get_or_insert(length.0);
                     news.push_back(EngineEvent::Leading { shard, ballot, length: length.0 });
@@ -329,9 +328,10 @@ impl<E: Engine> Worker<E> {
     ) {
         let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
-        let leads = held.stream.is_leading().then(|| held.stream.ballot());
-        let appointment = held.appointment.filter(|appointed| Some(appointed.ballot) == leads);
-        let Some(Appointment { ballot, .. }) = appointment else { return };
+        let ballot = held.stream.ballot();
+        if !held.stream.is_leading() || !held.is_appointed(ballot) {
+            return;
+        }
         for CatchingUp { node: replica, .. } in assignment.catching_up() {
             let instance = known.instance_of(replica);
             let here = replica == self.node || held.incarnations.get(&replica) == Some(&instance);

@@ -173,9 +173,7 @@ impl<const RECEIVES_ACCEPTED: bool> Follower<RECEIVES_ACCEPTED> {
     }
 
     fn receive(&mut self, message: StreamMessage) -> Vec<String> {
-        let from = WorkerPlace { node: message.ballot().node, worker: WorkerId(0) };
-        let message = WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message };
-        self.step(WorkerEvent::Received { from, message })
+        self.step(received(message.ballot().node, message))
     }
 
     /// The leader appends entries after `prev` to a sequence of which it has adopted `base` entries.
@@ -221,6 +219,13 @@ impl<const RECEIVES_ACCEPTED: bool> Follower<RECEIVES_ACCEPTED> {
     }
 }
 
+/// A message of the shard's stream arrives from `node`.
+fn received(node: NodeId, message: StreamMessage) -> WorkerEvent<u64> {
+    let from = WorkerPlace { node, worker: WorkerId(0) };
+    let message = WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message };
+    WorkerEvent::Received { from, message }
+}
+
 fn append_of(ballot: Ballot, prev: u64, entries: &[&'static str]) -> WorkerEvent<u64> {
     let message = StreamMessage::Append {
         ballot,
@@ -232,9 +237,7 @@ fn append_of(ballot: Ballot, prev: u64, entries: &[&'static str]) -> WorkerEvent
         round: 0,
         entries: bytes(entries),
     };
-    let from = WorkerPlace { node: ballot.node, worker: WorkerId(0) };
-    let message = WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message };
-    WorkerEvent::Received { from, message }
+    received(ballot.node, message)
 }
 
 /// How many entries these messages acknowledge.
@@ -359,10 +362,7 @@ fn promise_of_two(own: Ballot) -> WorkerEvent<u64> {
         entries: Vec::new(),
         votes: true,
     };
-    let from = WorkerPlace { node: NodeId(2), worker: WorkerId(0) };
-    let message =
-        WorkerMessage::Stream { shard: SHARD, incarnation: Incarnation(1), message: promise };
-    WorkerEvent::Received { from, message }
+    received(NodeId(2), promise)
 }
 
 /// A leader receives nothing of what it accepts itself; when it follows again, it is.
