@@ -12,7 +12,6 @@ use crate::clients::outside::OutsideClient;
 use crate::clients::process::{ClientProcess, ProcessEnvironment};
 use crate::clients::{ClientContext, Ledger, calls, histories};
 use crate::coverage::Coverage;
-use crate::cpu::Cpu;
 use crate::digest::Digest;
 use crate::distances::{DistanceSource, SimulatedRegions};
 use crate::managers::EpochChanges;
@@ -355,26 +354,23 @@ impl<E: Subject> PreparedRun<E> {
         WorkerPlace { node: self.simulation.leader(shard), worker }
     }
 
-    /// The worker of a new client.
+    /// The worker of a new client: at half of them, of a node that leads nothing.
     fn client_place(&mut self) -> WorkerPlace {
         let place = self.leader_place();
         let topology = self.simulation.topology();
-        let coordinator =
-            topology.nodes().iter().find(|node| topology.shards_of(node.id).len() == 0);
-        match coordinator.map(|node| node.id) {
-            Some(node) if self.random.chance(1, 2) => WorkerPlace { node, ..place },
+        let leaders: Vec<NodeId> =
+            topology.shard_ids().map(|shard| self.simulation.leader(shard)).collect();
+        let nodes = topology.nodes().iter().map(|node| node.id);
+        let others: Vec<NodeId> = nodes.filter(|node| !leaders.contains(node)).collect();
+        match self.random.pick(&others) {
+            Some(node) if self.random.chance(1, 2) => WorkerPlace { node: *node, ..place },
             _ => place,
         }
     }
 
     /// The clients' time under faults, then the end of all faults, and then the checks of what is left.
     fn run_phases(&mut self, scenario: &Scenario) -> Result<(), Violation> {
-        // A leader would not keep its lease while it loads thousands of rows, and the client that loads is on its node.
-        if scenario.has_homes() {
-            self.simulation.set_cpu(Cpu::FREE);
-        }
         self.load()?;
-        self.simulation.set_cpu(scenario.cpu);
         self.start_clients(scenario);
         self.simulation.set_fault_schedule(scenario.fault_schedule);
         self.simulation.copy_late(scenario.late_copies_percent);

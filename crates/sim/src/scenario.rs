@@ -267,11 +267,6 @@ impl Scenario {
         (0..nodes).map(draw).collect()
     }
 
-    /// Whether there are clients of a workload whose data has homes.
-    pub fn has_homes(&self) -> bool {
-        self.groups.iter().any(|group| matches!(group.work, ClientWork::Homes(..)))
-    }
-
     /// The number of clients outside, all groups together.
     pub fn outsiders(&self) -> usize {
         self.groups.iter().map(|group| group.outsiders).sum()

@@ -143,8 +143,8 @@ pub enum Aborted {
         /// How long one may be open.
         open: Duration,
     },
-    /// The node leads no shard at the moment, or does not know that it still does.
-    #[error("{node} serves no shard at the moment; ask another node")]
+    /// The node knows no leaders yet, is about to lead and serves no shard so far, or does not know that it still leads.
+    #[error("{node} does not serve at the moment; ask another node")]
     #[coded(tag = 5)]
     NotServing {
         /// The node that was asked.

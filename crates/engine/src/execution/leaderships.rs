@@ -181,9 +181,12 @@ impl Leaderships {
         record.own.filter(|_| record.serves.get())
     }
 
-    /// Is any shard served?
-    pub(super) fn serves_any(&self) -> bool {
-        self.shards.iter().any(|record| record.serves.get())
+    /// May this worker begin transactions? Any node coordinates transactions on the shards of others, as soon as it knows
+    /// their leaders. One that has been appointed to lead first recovers a shard: most of what it is asked for needs that.
+    pub(super) fn coordinates(&self) -> bool {
+        let serves_any = self.shards.iter().any(|record| record.serves.get());
+        let is_appointed = self.shards.iter().any(|record| record.is_appointed.get());
+        serves_any || (self.incarnation() > Incarnation(0) && !is_appointed)
     }
 
     /// Is the shard out of the epoch of the configuration?
@@ -200,11 +203,6 @@ impl Leaderships {
     /// Which nodes hold a shard.
     pub fn holders(&self, shard: ShardId) -> Vec<NodeId> {
         self.record(shard).holders.borrow().clone()
-    }
-
-    /// Is the node without a replica of any shard? It may coordinate transactions all the same.
-    pub fn holds_nothing(&self, node: NodeId) -> bool {
-        self.shards.iter().all(|record| !record.holders.borrow().contains(&node))
     }
 
     /// Is it for `sender_node` to give `receiver` a copy of a shard? A leader gives to other replicas, and they to one that is
@@ -240,7 +238,7 @@ impl Leaderships {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shoal_cluster::manager::{ManagerOptions, StateMachine};
+    use shoal_cluster::manager::{Assignment, ManagerOptions, StateMachine};
     use std::sync::Arc;
 
     const OWN: NodeId = NodeId(0);
@@ -322,11 +320,26 @@ mod tests {
     #[test]
     fn what_is_served_is_served_until_it_is_said_otherwise() {
         let (leaderships, _) = leaderships();
-        assert!(!leaderships.serves_any() && leaderships.served(ShardId(0)).is_none());
+        assert!(leaderships.served(ShardId(0)).is_none());
         leaderships.serve(ShardId(0), true);
         assert_eq!(leaderships.served(ShardId(0)), Some(0));
         assert_eq!(leaderships.served(ShardId(7)), None, "there is no such shard");
         leaderships.serve(ShardId(0), false);
-        assert!(!leaderships.serves_any());
+        assert!(leaderships.served(ShardId(0)).is_none());
+    }
+
+    #[test]
+    fn a_node_coordinates_unless_it_recovers_all_that_it_is_to_lead() {
+        let (leaderships, mut configuration) = leaderships();
+        assert!(!leaderships.coordinates(), "it knows no leaders");
+        let others = Assignment { leader: NodeId(1), ..configuration.shards[0].clone() };
+        let own = std::mem::replace(&mut configuration.shards[0], others);
+        leaderships.follow(&configuration, Incarnation(1));
+        assert!(leaderships.coordinates(), "it holds a replica, and leads nothing");
+        configuration.shards[0] = Assignment { since: Epoch(9), ..own };
+        leaderships.follow(&configuration, Incarnation(1));
+        assert!(!leaderships.coordinates(), "it recovers the shard first");
+        leaderships.serve(ShardId(0), true);
+        assert!(leaderships.coordinates());
     }
 }

@@ -418,7 +418,7 @@ impl WorkerContext {
     pub fn serve(&self, at: usize, serves: bool) {
         self.leaderships.serve(self.own[at].shard, serves);
         self.local_routes.forget();
-        self.admission.serve(self.leaderships.serves_any());
+        self.admission.serve(self.leaderships.coordinates());
     }
 
     /// Takes over the leaders, and which process of this node is meant.
@@ -434,6 +434,9 @@ impl WorkerContext {
         let held = |own: &LocalShard| self.leaderships.holds(own.shard);
         let before: Vec<bool> = self.own.iter().map(held).collect();
         let moved = self.leaderships.follow(configuration, incarnation);
+        if self.leaderships.coordinates() {
+            self.admission.serve(true);
+        }
         let places = self.own.iter().zip(before).enumerate();
         let mut news = ConfigurationNews { moved, given: Vec::new(), taken: Vec::new() };
         for (at, (own, was_held)) in places {

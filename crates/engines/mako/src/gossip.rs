@@ -19,8 +19,8 @@ pub(super) struct Gossip {
     peers: Vec<NodeId>,
     /// Peers that are only replicas of own shards: they also learn what this worker has received.
     followers: Vec<NodeId>,
-    /// Coordinators without a replica, and until when each receives it: no other node sends them how far shards are that
-    /// their transactions depend on. They receive it as followers do, and with the leaders.
+    /// Coordinators that lead nothing, and until when each receives it: no other node sends them for certain how far shards
+    /// are that their transactions depend on. They receive it as followers do, and with the leaders.
     askers: BTreeMap<NodeId, Time>,
     /// An own shard came further since the last message to the leaders.
     own_news: bool,
@@ -188,7 +188,7 @@ impl Gossip {
         (self.news, self.quiet) = (true, 0);
     }
 
-    /// A node without a replica has asked for something, and may depend on what it receives until then.
+    /// A node that leads nothing has asked for something, and may depend on what it receives until then.
     pub(super) fn is_asked(&mut self, from: NodeId, until: Time) {
         if self.askers.insert(from, until).is_none() {
             // What it has missed counts as news.

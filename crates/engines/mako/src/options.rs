@@ -42,7 +42,7 @@ pub struct MakoOptions {
     /// worker coordinates. Where there is nothing new, the pause grows to sixteen times as much. Default 15 ms.
     pub gossip_again: Duration,
     /// How long after the end of an epoch a worker waits for what is in flight of it: then its coordinator
-    /// is taken for dead, and the transaction is lost. Above the round trip between leaders. Default 100 ms.
+    /// is taken for dead, and the transaction is lost. Above the round trip between nodes. Default 100 ms.
     pub hang_after: Duration,
     /// A leader that says nothing for so long is taken for gone by nodes that its transactions hold up: they
     /// ask for the end of the epoch. Some times `gossip_again`. Default 40 ms.

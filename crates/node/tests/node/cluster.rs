@@ -350,10 +350,10 @@ fn stamps_of_any_form_end_equal() {
     }
 }
 
-/// A node without a replica has no lead, no stream and no store: it reads, locks and commits at the leaders of others, and
-/// receives from them what is durable.
+/// A node that leads nothing reads, locks and commits at the leaders of others, and receives from them what is durable;
+/// one with a replica, and one without a stream or a store.
 #[test]
-fn a_node_without_replicas_coordinates() {
+fn nodes_that_lead_nothing_coordinate() {
     use shoal_mako::StampForm;
     let every = Duration::from_millis(2);
     let forms = [
@@ -363,22 +363,22 @@ fn a_node_without_replicas_coordinates() {
         StampForm::Timestamp,
         StampForm::Group { every },
     ];
+    let shape = nine(2);
+    let leads = |shape: &Topology, node| shape.shard_ids().any(|shard| shape.leader(shard) == node);
+    let follower = shape.nodes().iter().map(|node| node.id).find(|node| !leads(&shape, *node));
+    let follower = follower.expect("nine nodes hold three shards");
+    let without_replica = NodeId(shape.nodes().len() as u32);
+    let shape = shape.clone().with_node("coordinator", shape.nodes()[1].datacenter);
     for (seed, stamps) in (20..).zip(forms) {
-        for alone in [true, false] {
-            let shape = nine(2);
-            let datacenter = shape.nodes()[1].datacenter;
-            let node = NodeId(shape.nodes().len() as u32);
+        for (node, alone) in [(without_replica, true), (without_replica, false), (follower, true)] {
             let options = shoal_mako::MakoOptions { stamps, ..shoal_mako::MakoOptions::default() };
-            let shape = shape.with_node("coordinator", datacenter);
-            let leads =
-                |shape: &Topology, node| shape.shard_ids().any(|shard| shape.leader(shard) == node);
             let cluster = Cluster::<Mako>::new(shape.clone(), seed, options, alone);
             let cluster =
                 transfers_on(cluster, seed, |it| it == node || !alone && leads(&shape, it));
             let own = cluster.workers.iter().filter(|((it, _), _)| *it == node);
             let committed: u64 =
                 own.map(|(_, worker)| worker.engine().counters().runtime.committed).sum();
-            assert!(committed > 50, "{stamps:?}: only {committed}");
+            assert!(committed > 50, "{node}, {stamps:?}: only {committed}");
         }
     }
 }

@@ -68,8 +68,10 @@ impl Subject for Mako {
         options.gossip_gap = Duration::from_micros(one_of(random, &[1, 100, 1000]));
         options.gossip_again = Duration::from_millis(random.range_inclusive(1, 40));
         options.silent_after = options.gossip_again * random.range_inclusive(2, 8) as u32;
+        // Longer than a step on the slowest processor that locks all that a loader writes at once (seed 8449415): where a
+        // transaction hangs as soon as it is locked, the loader begins again for ever.
         options.hang_after =
-            (round_trip * one_of(random, &[1, 2, 8])).max(Duration::from_millis(1));
+            (round_trip * one_of(random, &[1, 2, 8])).max(Duration::from_millis(5));
         let mut apart = random.fork(1);
         let mut parts = random.fork(2);
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);

@@ -67,11 +67,13 @@ impl<E: Simulated> Simulation<E> {
     }
 
     /// Whether no other of the first nodes is left. Clients begin with their addresses: one that has learned of no other node finds
-    /// the cluster only while one of those is there (seeds 268585881, 268745670).
+    /// the cluster only while one of those is there (seeds 268585881, 268745670), and a member (536951106).
     pub(super) fn is_last_for_clients(&self, node: NodeId) -> bool {
         let first = self.topology.nodes().len() as u32;
-        let is_left = |it: NodeId| !self.gone.contains(&it) && self.cluster.is_member(it);
-        node.0 < first && !(0..first).map(NodeId).any(|it| it != node && is_left(it))
+        let topology = self.truth_topology();
+        let mut members = topology.members().map(|member| member.id);
+        let is_left = |it: NodeId| it != node && it.0 < first && !self.gone.contains(&it);
+        node.0 < first && !members.any(is_left)
     }
 
     /// A node that holds nothing and may be removed when it is dead: it crashes for good. Or any node, which mostly is refused.

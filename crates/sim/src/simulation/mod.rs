@@ -353,11 +353,6 @@ impl<E: Simulated> Simulation<E> {
         self.is_thorough = true;
     }
 
-    /// From now on the workers' actions have these prices.
-    pub fn set_cpu(&mut self, cpu: Cpu) {
-        self.cpu = cpu;
-    }
-
     /// Calls `watcher` with what engines and managers do from now on.
     pub fn watch(&mut self, watcher: EventWatcher<E::Observation>) {
         self.watcher = Some(watcher);

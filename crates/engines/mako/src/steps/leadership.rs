@@ -54,16 +54,6 @@ impl Mako {
         }
         self.gossip.aim(&self.runtime.worker_context);
         self.snapshot_senders.look_again();
-        self.admit();
-    }
-
-    /// A node without a replica, whose lead would let transactions in, coordinates as soon as it knows the leaders. One that is
-    /// given a replica later goes on as it did, until it leads the shard.
-    fn admit(&self) {
-        let worker_context = &self.runtime.worker_context;
-        if worker_context.leaderships.holds_nothing(worker_context.place.node) {
-            worker_context.admission.serve(true);
-        }
     }
 
     /// The node has no replica of the shard at this place any more: nothing of it is led, followed or copied.

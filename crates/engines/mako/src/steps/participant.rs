@@ -24,7 +24,7 @@ use shoal_store::Locked;
 use shoal_types::{Clock, Epoch, Error, NodeId, Result, ShardId, Stamp};
 use std::ops::Range;
 
-/// A coordinator without a replica receives watermarks for so many times as long as its last request may wait: its
+/// A coordinator that leads nothing receives watermarks for so many times as long as its last request may wait: its
 /// transaction waits for its own shards after that.
 const ASKER_WAITS: u32 = 2;
 
@@ -47,7 +47,7 @@ impl Mako {
         else {
             return;
         };
-        if self.runtime.worker_context.leaderships.holds_nothing(from) {
+        if !self.runtime.worker_context.leaderships.is_leader(from) {
             let limits = &self.runtime.worker_context.limits;
             let until = self.runtime.worker_context.now.get() + ASKER_WAITS * limits.shard_wait_max;
             self.gossip.is_asked(from, until);

@@ -46,19 +46,6 @@ impl TwoPhaseCommit {
         }
         self.leave_orphans(effects);
         self.report(effects);
-        self.admit();
-    }
-
-    /// A node that leads nothing coordinates transactions on the shards of others, as soon as it knows their leaders. One that
-    /// has been appointed before lets transactions in when it serves.
-    fn admit(&self) {
-        let worker_context = &self.runtime.worker_context;
-        let leads = |stream: &ShardStream| {
-            worker_context.leaderships.appointed_since(stream.shard()).is_some()
-        };
-        if !self.streams.iter().any(leads) {
-            worker_context.admission.serve(true);
-        }
     }
 
     /// The node has no replica of the shard at this place any more: nothing of it is led, followed or copied.

@@ -167,7 +167,8 @@ impl Cluster {
     ) -> Cluster {
         let mut engine = shoal_mako::MakoOptions::default();
         engine.limits.retry_after = 20 * MS;
-        engine.hang_after = 10 * MS;
+        // A coordinator that leads nothing is received only when it asks, again after `retry_after` where that was lost.
+        engine.hang_after = 2 * engine.limits.retry_after;
         Cluster::of(topology, seed, options, engine, change)
     }
 }
@@ -544,7 +545,10 @@ impl<E: Tested> Cluster<E> {
         if !lost.is_empty() || !risen.is_empty() || total != 0 {
             self.complain(&format!("lost {lost:?}, risen {risen:?}, total {total}"));
         }
-        assert!(ledger.kept.borrow().len() > 20, "only {} kept", ledger.kept.borrow().len());
+        let kept = ledger.kept.borrow().len();
+        if kept <= 20 {
+            self.complain(&format!("only {kept} kept"));
+        }
     }
 
     /// What is under way ends, and all replicas of a shard are equal.
