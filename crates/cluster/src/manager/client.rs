@@ -327,6 +327,14 @@ impl ManagerClient {
         leads.then_some(LeadershipClaim { node, incarnation, shard, ballot: assignment.ballot })
     }
 
+    /// Under what claim this node may make a request about a shard: as its leader, but that any node may ask for the end of an
+    /// epoch.
+    fn claim_for(&self, topic: RequestTopic, shard: ShardId) -> Option<LeadershipClaim> {
+        let RequestTopic::Close(_) = topic else { return self.claim(shard) };
+        let ballot = self.configuration.as_ref()?.shard(shard)?.ballot;
+        Some(LeadershipClaim { node: self.me, incarnation: self.incarnation, shard, ballot })
+    }
+
     fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<ManagerClientEffect>) {
         match message {
             ToNode::OtherProcess { instance, incarnation } => {
@@ -609,7 +617,7 @@ impl ManagerClient {
                 loss.is_some_and(|loss| loss.stage == LossStage::Preparing)
             }
         };
-        asked && self.claim(claim.shard) == Some(*claim)
+        asked && self.claim_for(topic, claim.shard) == Some(*claim)
     }
 
     /// The node's owner makes a request to the manager.
@@ -652,7 +660,7 @@ impl ManagerClient {
             && self.claim(shard).is_some_and(|claim| claim.ballot == ballot)
     }
 
-    /// Sends a message as the leader of a shard, and repeats it until it is acknowledged.
+    /// Sends a request, and repeats it until it is acknowledged or not wanted any more.
     fn say(
         &mut self,
         now: Time,
@@ -660,7 +668,7 @@ impl ManagerClient {
         request: ManagerRequest,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
-        let claim = self.claim(request.shard());
+        let claim = self.claim_for(topic, request.shard());
         let Some(claim) = claim.filter(|claim| self.is_wanted(topic, claim)) else {
             self.late_messages += 1;
             return;

@@ -62,7 +62,7 @@ impl StateMachine {
         self.settle(epoch, effects);
     }
 
-    /// A leader reports a blocked transaction in the open epoch, which is to be closed. While an earlier
+    /// A leader, or a coordinator, reports a blocked transaction in the open epoch, which is to be closed. While an earlier
     /// epoch is not settled, at most one epoch in a lease is closed for this: so frequent wrong reports cost
     /// no more than that.
     pub(super) fn on_close(
@@ -72,7 +72,7 @@ impl StateMachine {
         epoch: Epoch,
         effects: &mut Vec<Applied>,
     ) -> bool {
-        if self.claimed(&claim).is_none() || epoch != self.epoch || !self.may_begin_epoch(now) {
+        if !self.is_process(&claim) || epoch != self.epoch || !self.may_begin_epoch(now) {
             return false;
         }
         let chosen = self.promote_replicas();

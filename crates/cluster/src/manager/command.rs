@@ -102,12 +102,13 @@ pub enum Action {
         /// How it ended there, in the engine's form.
         end: EpochEnd,
     },
-    /// A transaction is blocked in the open epoch, and blocks a healthy shard: the epoch is to end before any
-    /// node is known to be dead. Void while an epoch before it is not settled and this one is younger than a
+    /// A transaction is blocked in the open epoch, and blocks a healthy shard, or its coordinator cannot end it: the epoch is to
+    /// end before any node is known to be dead. Void while an epoch before it is not settled and this one is younger than a
     /// lease.
     #[coded(tag = 6)]
     Close {
-        /// The leader of the shard, which asks for it.
+        /// The node that asks for it, and the shard. Any node of the cluster may: it need not lead the shard, and the claim is
+        /// only its name.
         claim: LeadershipClaim,
         /// The epoch that is to be closed.
         epoch: Epoch,

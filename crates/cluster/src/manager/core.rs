@@ -485,8 +485,8 @@ impl<L: ManagerLog> Manager<L> {
                 self.counters.bad_messages += 1;
                 return;
             }
+            ManagerRequest::Close { .. } => self.machine.is_process(&claim),
             ManagerRequest::Report { .. }
-            | ManagerRequest::Close { .. }
             | ManagerRequest::CaughtUp { .. }
             | ManagerRequest::Held { .. } => self.machine.counts(&claim),
         };

@@ -23,11 +23,11 @@ pub enum ManagerRequest {
         end: EpochEnd,
     },
     /// Close the open epoch: on a shard that this node leads a transaction is blocked whose coordinator does
-    /// not answer. Once for each epoch by each worker; dropped and counted if the epoch is closed. The
-    /// manager may ignore it if it may wait.
+    /// not answer, or a transaction that this node coordinates has waited too long for a shard. Once for each epoch by each
+    /// worker; dropped and counted if the epoch is closed. The manager may ignore it if it may wait.
     #[coded(tag = 1)]
     Close {
-        /// The shard on which the transaction hangs.
+        /// The shard on which the transaction hangs, or for which it has waited.
         shard: ShardId,
         /// The epoch to close; it is open as the node knows.
         epoch: Epoch,

@@ -405,6 +405,12 @@ impl StateMachine {
         any_node || shard.is_led_by(claim)
     }
 
+    /// Whether the claim is made by the process of a node that is alive by the log's record; it may lead nothing.
+    pub(super) fn is_process(&self, claim: &LeadershipClaim) -> bool {
+        let node = self.nodes.get(claim.node.0 as usize);
+        node.is_some_and(|node| node.alive && node.incarnation == claim.incarnation)
+    }
+
     /// Whether the node is alive by the log's record.
     pub(super) fn is_alive(&self, node: NodeId) -> bool {
         self.nodes.get(node.0 as usize).is_some_and(|node| node.alive)

@@ -63,6 +63,22 @@ fn who_begins_anew_hears_the_same_finals() {
     assert_eq!(first, truth, "what a node that restarts receives of the first epoch");
 }
 
+/// A node need not lead the shard; another process of it is none.
+#[test]
+fn any_process_of_the_cluster_closes_an_epoch() {
+    let mut machine = machine();
+    let (of, epoch) = (claim(&machine, 0), Epoch(1));
+    let follower = LeadershipClaim { node: NodeId(1), ..of };
+    let other = LeadershipClaim { incarnation: Incarnation(of.incarnation.0 + 1), ..follower };
+    let unknown = LeadershipClaim { node: NodeId(99), ..of };
+    for claim in [other, unknown] {
+        apply(&mut machine, Time(1), Action::Close { claim, epoch });
+        assert_eq!(machine.configuration().epoch, epoch, "{claim:?}");
+    }
+    apply(&mut machine, Time(1), Action::Close { claim: follower, epoch });
+    assert_eq!(machine.configuration().epoch, Epoch(2));
+}
+
 /// The oldest go that all living nodes have received; one that is gone for good holds nothing back.
 #[test]
 fn of_finals_that_all_nodes_have_the_newest_are_kept() {

@@ -77,8 +77,9 @@ pub struct ExpiredRequests {
     pub undecided: Vec<BranchKey>,
     /// Of transactions that are decided or given up, which are not sent to their participants again.
     pub decided: Vec<BranchKey>,
-    /// Was one of them, or of those that were kept, of the open epoch? Its end resolves what participants keep.
-    pub in_open_epoch: bool,
+    /// The shard that one of them, or of those that were kept, has asked in the open epoch: its end resolves what participants
+    /// keep.
+    pub in_open_epoch: Option<ShardId>,
 }
 
 impl<M: RuntimeMessage> Runtime<M> {
@@ -335,7 +336,8 @@ impl<M: RuntimeMessage> Runtime<M> {
         let kept = |key: BranchKey, epoch| unresolved.contains_key(&key.0) && !over(key, epoch);
         let expired = self.outbox.expire(now, kept);
         let open = self.worker_context.epoch.get();
-        let in_open_epoch = expired.iter().any(|request| request.epoch == open);
+        let in_open_epoch = expired.iter().find(|request| request.epoch == open);
+        let in_open_epoch = in_open_epoch.map(|request| request.key.1);
         let gone = expired.into_iter().filter(|request| request.is_given_up);
         let gone = gone.map(|request| request.key);
         let (decided, undecided): (Vec<_>, Vec<_>) =

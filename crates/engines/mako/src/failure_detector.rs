@@ -9,7 +9,7 @@
 use shoal_cluster::manager::Configuration;
 use shoal_engine::execution::sequences;
 use shoal_engine::transaction_id::TransactionId;
-use shoal_types::{Epoch, NodeId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::time::Duration;
 
 /// The time of the last message from each other node.
@@ -23,9 +23,9 @@ pub(super) struct FailureDetector {
     stepped_at: Time,
     /// The last epoch whose end was asked for.
     asked: Epoch,
-    /// The last epoch in which a wait for another shard was too long: something may be kept somewhere that goes only
-    /// with the epoch.
-    unanswered: Epoch,
+    /// The last epoch in which a wait for another shard was too long, and that shard: something may be kept somewhere that goes
+    /// only with the epoch.
+    unanswered: Option<(Epoch, ShardId)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +39,8 @@ struct MonitoredPeer {
     wronged_at: Time,
     /// The peer was suspected since its last message.
     suspected: bool,
+    /// It leads a shard, by the last configuration.
+    leads: bool,
 }
 
 impl MonitoredPeer {
@@ -49,6 +51,7 @@ impl MonitoredPeer {
         patience: 1,
         wronged_at: Time::ZERO,
         suspected: false,
+        leads: false,
     };
 }
 
@@ -63,7 +66,7 @@ impl FailureDetector {
             awake_since: Time::ZERO,
             stepped_at: Time::ZERO,
             asked: Epoch(0),
-            unanswered: Epoch(0),
+            unanswered: None,
         }
     }
 
@@ -107,14 +110,14 @@ impl FailureDetector {
         self.asked = open;
     }
 
-    /// A wait for another shard was too long in this epoch.
-    pub(super) fn is_unanswered(&mut self, open: Epoch) {
-        self.unanswered = open;
+    /// A wait for this shard was too long in this epoch.
+    pub(super) fn is_unanswered(&mut self, open: Epoch, shard: ShardId) {
+        self.unanswered = Some((open, shard));
     }
 
-    /// Was a wait for another shard too long in this epoch?
-    pub(super) fn was_unanswered(&self, open: Epoch) -> bool {
-        self.unanswered >= open
+    /// The shard for which a wait was too long in this epoch, if one was.
+    pub(super) fn unanswered_by(&self, open: Epoch) -> Option<ShardId> {
+        self.unanswered.filter(|(epoch, _)| *epoch >= open).map(|(_, shard)| shard)
     }
 
     /// A node is suspected: a later message shows that this was wrong.
@@ -132,11 +135,9 @@ impl FailureDetector {
 
     /// Asserts the invariants above, while this epoch is open.
     pub(super) fn assert_invariants(&self, open: Epoch) {
-        assert!(
-            self.asked <= open && self.unanswered <= open,
-            "M3: the end of {} is asked for, and {open} is open",
-            self.asked.max(self.unanswered)
-        );
+        let unanswered = self.unanswered.map_or(Epoch(0), |(epoch, _)| epoch);
+        let last = self.asked.max(unanswered);
+        assert!(last <= open, "M3: the end of {last} is asked for, and {open} is open");
         let patience = self.peers.iter().map(|peer| peer.patience);
         debug_assert!(patience.clone().all(|it| (1..=PATIENCE_MAX).contains(&it)), "{patience:?}");
     }
@@ -170,16 +171,21 @@ impl FailureDetector {
         // Nodes may have been added; the number of nodes never decreases.
         let nodes = self.peers.len().max(configuration.nodes.len());
         self.peers.resize(nodes, MonitoredPeer::NEW);
-        for (peer, standing) in self.peers.iter_mut().zip(&configuration.nodes) {
+        let nodes = (0..).map(NodeId).zip(&configuration.nodes);
+        for (peer, (node, standing)) in self.peers.iter_mut().zip(nodes) {
             let first = match standing.alive {
                 true => sequences::first(standing.incarnation),
                 false => u64::MAX,
             };
+            let leads = configuration.shards.iter().any(|shard| shard.leader == node);
             if peer.first != first {
                 // It was suspected rightly.
                 (peer.suspected, peer.patience) = (false, 1);
+            } else if peer.leads != leads {
+                // A leader sends at fixed times, and a node that leads nothing only when it has something to send.
+                peer.patience = 1;
             }
-            peer.first = first;
+            (peer.first, peer.leads) = (first, leads);
         }
     }
 }
@@ -268,11 +274,32 @@ mod tests {
         assert_eq!(failure_detector.gone_at(transaction(), PATIENCE), later + PATIENCE);
     }
 
-    #[test]
-    fn what_a_former_process_has_left_hangs_at_once() {
+    fn configuration() -> Configuration {
         let topology = Arc::new(Topology::symmetric(1, 2, 1, 0, 1));
         let machine = StateMachine::new(topology, ManagerOptions::default());
-        let mut configuration = Configuration::clone(machine.configuration());
+        Configuration::clone(machine.configuration())
+    }
+
+    #[test]
+    fn a_node_that_begins_to_lead_is_given_no_more_time_than_others() {
+        let (mut configuration, mut failure_detector) = (configuration(), FailureDetector::new(2));
+        configuration.shards[1].leader = NodeId(0);
+        failure_detector.configured(&configuration);
+        for ms in [100, 200] {
+            awake(&mut failure_detector, ms - 100, ms);
+            failure_detector.on_message(PEER, at(ms), PATIENCE, |_| true);
+        }
+        assert_eq!(failure_detector.patience(PEER), 2);
+        failure_detector.configured(&configuration);
+        assert_eq!(failure_detector.patience(PEER), 2);
+        configuration.shards[1].leader = PEER;
+        failure_detector.configured(&configuration);
+        assert_eq!(failure_detector.patience(PEER), 1);
+    }
+
+    #[test]
+    fn what_a_former_process_has_left_hangs_at_once() {
+        let mut configuration = configuration();
         let mut failure_detector = FailureDetector::new(2);
         awake(&mut failure_detector, 0, 100);
         failure_detector.on_message(PEER, at(100), PATIENCE, |_| true);

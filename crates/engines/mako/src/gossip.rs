@@ -188,6 +188,13 @@ impl Gossip {
         (self.news, self.quiet) = (true, 0);
     }
 
+    /// Shards are further, as another worker of this node has learned: its askers are not those of this worker.
+    pub(super) fn shares_news(&mut self) {
+        if !self.askers.is_empty() {
+            self.receives_news();
+        }
+    }
+
     /// A node that leads nothing has asked for something, and may depend on what it receives until then.
     pub(super) fn is_asked(&mut self, from: NodeId, until: Time) {
         if self.askers.insert(from, until).is_none() {

@@ -413,6 +413,7 @@ impl TaskDriver for Mako {
             self.tell(own, stamp, &waiter, effects);
         }
         if news {
+            self.gossip.shares_news();
             self.replay_covered(effects);
         }
         let is_over = !lost.is_empty();

@@ -149,9 +149,9 @@ pub enum MakoObservation {
         /// The tombstone's stamp as the shard keeps it.
         stamp: Stamp,
     },
-    /// The end of the open epoch is asked for, since something hangs that holds up a shard.
+    /// The end of the open epoch is asked for, since something hangs that holds up a shard, or waits too long for one.
     HeldUp {
-        /// The shard that is held up.
+        /// The shard that is held up, or that was waited for.
         shard: ShardId,
         /// The open epoch.
         epoch: Epoch,

@@ -50,15 +50,14 @@ impl Mako {
         if self.may_forget_finals() {
             self.forget_finals();
         }
-        let leads = self.leader_shards.leading_place(0).is_some();
-        if leads && self.failure_detector.may_ask(self.runtime.worker_context.epoch.get()) {
+        if self.failure_detector.may_ask(self.runtime.worker_context.epoch.get()) {
             self.ask_to_close(now, effects);
         }
         if is_due(self.group_due()) {
             self.close_group(effects);
         }
         let overdue = self.overdue(now);
-        if leads {
+        if self.leader_shards.leading_place(0).is_some() {
             self.close_batches(now, overdue, effects);
         }
         if self.epochs.may_have_branches(overdue) {

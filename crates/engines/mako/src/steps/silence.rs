@@ -39,19 +39,23 @@ impl Mako {
     /// Asks for the end of the open epoch, if something of it hangs that holds up a shard.
     pub(crate) fn ask_to_close(&mut self, now: Time, effects: &mut MakoEffects) {
         let open = self.runtime.worker_context.epoch.get();
-        let Some(at) = self.held_up(now, open) else { return };
-        let shard = self.leader_shards[at].lead.shard;
-        self.suspect_hanging(at, open, now);
-        if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
-            return self.end_branches(at, open, effects);
+        let led = self.held_up(now, open);
+        if let Some(at) = led {
+            self.suspect_hanging(at, open, now);
+            if self.options().faults.has(MakoPlantedBug::SilenceResolves) {
+                return self.end_branches(at, open, effects);
+            }
         }
+        let led = led.map(|at| self.leader_shards[at].lead.shard);
+        // A coordinator asks as well: what it could not end anywhere goes with the epoch.
+        let Some(shard) = led.or_else(|| self.failure_detector.unanswered_by(open)) else { return };
         self.failure_detector.ask(open);
         effects.observe(|| MakoObservation::HeldUp { shard, epoch: open });
         effects.push(EngineEffect::Manager(ManagerRequest::Close { shard, epoch: open }));
     }
 
     /// The place of a shard that this worker leads, and on which something of the open epoch hangs; else of one whose stream
-    /// decides nothing, or of any, where a wait in this epoch was too long.
+    /// decides nothing.
     fn held_up(&self, now: Time, open: Epoch) -> Option<usize> {
         let mut led = self.leader_shards.leading();
         let hangs = led.find(|(_, led)| {
@@ -61,7 +65,7 @@ impl Mako {
         let stalled = || {
             self.leader_shards.leading().find(|(at, led)| {
                 let takes_part = self.runtime.worker_context.takes_part(led.lead.shard);
-                self.failure_detector.was_unanswered(open) || takes_part && self.is_stalled(*at)
+                takes_part && self.is_stalled(*at)
             })
         };
         hangs.or_else(stalled).map(|(at, _)| at)

@@ -12,8 +12,8 @@
 //! recovers its shard refuses to lock or to validate; all else it is asked waits until it serves.
 //!
 //! Silence resolves nothing (rule M3): what a participant holds for such a transaction goes when the coordinator resolves it, or with
-//! the epoch. So the coordinator asks for the end of the epoch, and says that the transaction has ended until that is
-//! confirmed, or the epoch was closed for as long: then no request is sent again, and participants need not
+//! the epoch. So the coordinator, which may lead nothing, asks for the end of the epoch, and says that the transaction has ended
+//! until that is confirmed, or the epoch was closed for as long: then no request is sent again, and participants need not
 //! remember the number any more. And a leader
 //! whose stream decides nothing for [`MakoOptions::stalled_after`] draws no clock any more and asks for the same: what it
 //! certified could never be answered, and would hold up those that read it.
@@ -37,15 +37,15 @@ impl Mako {
         // Of epochs that were closed for as long as any wait takes participants keep nothing.
         let over = self.epochs.closed_for(self.runtime.worker_context.limits.shard_wait_max, now);
         let expired = self.runtime.expire(now, |_, epoch| epoch <= over);
-        let mut any = expired.in_open_epoch;
+        let mut silent = expired.in_open_epoch;
         for branch in expired.undecided {
             self.give_up_on(branch, effects);
         }
         if self.waits.next_due().is_some_and(|at| at <= now) {
-            any |= self.expire_waiters(now);
+            silent = silent.or(self.expire_waiters(now));
         }
-        if any {
-            self.failure_detector.is_unanswered(self.runtime.worker_context.epoch.get());
+        if let Some(shard) = silent {
+            self.failure_detector.is_unanswered(self.runtime.worker_context.epoch.get(), shard);
         }
     }
 
@@ -107,12 +107,13 @@ impl Mako {
         shard.filter(|_| worker_context.leaderships.is_leader(worker_context.place.node))
     }
 
-    /// Ends transactions that have waited too long for the watermark. Says whether one was of the open epoch.
-    fn expire_waiters(&mut self, now: Time) -> bool {
+    /// Ends transactions that have waited too long for the watermark. Returns the shard that one of the open epoch waited for.
+    fn expire_waiters(&mut self, now: Time) -> Option<ShardId> {
         let wait_max = self.runtime.worker_context.limits.shard_wait_max;
         let expired = self.waits.expire(now, wait_max, &self.watermarks.borrow());
         let open = self.runtime.worker_context.epoch.get();
-        let any = expired.iter().any(|(_, waiter)| waiter.attempt.epoch == open);
+        let silent = expired.iter().find(|(_, waiter)| waiter.attempt.epoch == open);
+        let silent = silent.map(|(shard, _)| *shard);
         for (shard, waiter) in expired {
             match waiter.reveals {
                 None => {
@@ -122,7 +123,7 @@ impl Mako {
                 Some(slot) => slot.fill(Err(Aborted::from(Conflict::NoAnswer { shard }).into())),
             }
         }
-        any
+        silent
     }
 
     /// When the next wait may be over.

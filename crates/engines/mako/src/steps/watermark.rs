@@ -11,7 +11,6 @@ use crate::options::StampForm;
 use crate::planted_bugs::MakoPlantedBug;
 use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use shoal_engine::engine::EngineEffect;
-use shoal_engine::execution::leaderships::ShardLeader;
 use shoal_types::{Clock, Epoch, NodeId, ShardId, Time, VectorWatermark};
 
 /// A floor is not further ahead of what is known than so many clocks: more than a shard draws in days, or than
@@ -87,7 +86,7 @@ impl Mako {
 
     /// May `from` know that? Only leaders know how far shards are, their own and, from each other, the
     /// rest; of an epoch that is closed, also the nodes that have led before. No other knows more than this node of a shard that
-    /// we lead, but those that knew it from our predecessor.
+    /// this process was appointed to, but those that knew it from a predecessor, which may be a former process of the node.
     fn is_credible(&self, from: NodeId, watermark: &VectorWatermark, ended: &[ShardId]) -> bool {
         let worker_context = &self.runtime.worker_context;
         let Some(live) = self.epochs.get(watermark.epoch()) else { return false };
@@ -96,8 +95,8 @@ impl Mako {
         (ends || worker_context.leaderships.is_leader(from))
             && worker_context.topology.shard_ids().all(|shard| {
                 let said = watermark.of(shard);
-                let ShardLeader { node: leader, since } = worker_context.leaderships.leader(shard);
-                let own = leader == worker_context.place.node && watermark.epoch() >= since;
+                let since = worker_context.leaderships.appointed_since(shard);
+                let own = since.is_some_and(|since| watermark.epoch() >= since);
                 // Where a shard is out, nothing of it is to come.
                 (plausibility::clock(said) || said <= known.of(shard) || (ends && said == Clock::MAX))
                     && (!own || said <= known.of(shard))

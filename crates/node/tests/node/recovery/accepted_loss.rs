@@ -2,6 +2,7 @@
 //! all nodes agree how the epochs of that time ended (rules M9, M12).
 
 use super::cluster::{Cluster, Coming, Fate, MS};
+use super::lost_shard::Outcomes;
 use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, EpochEnd, LossStage, Outage, StateMachine,
 };
@@ -245,8 +246,9 @@ fn former_voters_that_return_as_a_majority_are_set_aside() {
         for (one, other) in others.flat_map(|other| former.iter().map(move |one| (*one, other))) {
             cluster.cut.extend([(one, other), (other, one)]);
         }
-        // They serve for as long as their lease lasts.
-        let _ = cluster.serves(S, 1 << 40);
+        // They serve for as long as their lease lasts, and answer nothing after that.
+        let key = cluster.key_on(S, 1 << 40);
+        cluster.touch(leader, &[key], &Outcomes::default());
         cluster.until("its majority is away", |cluster| {
             matches!(cluster.machine().configuration().outage(S), Some(Outage::Waiting { .. }))
         });

@@ -2,6 +2,7 @@
 //! peers that say what cannot be.
 
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
+use super::lost_shard::Outcomes;
 use super::scenarios::nine;
 use shoal_cluster::topology::{Home, Topology};
 use shoal_engine::Engine;
@@ -189,13 +190,56 @@ fn a_way_between_leaders_is_cut_in_one_direction() {
         let (one, other) = (cluster.leader(X), cluster.leader(ShardId(1)));
         let way = if back { (other, one) } else { (one, other) };
         cluster.cut.insert(way);
-        for _ in 0..4 {
-            cluster.gets_on(1000 * MS);
-        }
+        // In the end all clients wait for keys that transactions across the cut hold.
+        cluster.gets_on(4000 * MS);
         cluster.cut.clear();
         cluster.gets_on(1000 * MS);
         cluster.finish();
     }
+}
+
+/// A coordinator that leads nothing, and is cut off from a leader for long, asks for the end of the epoch: nothing of what it could
+/// not end is kept.
+#[test]
+fn a_coordinator_that_leads_nothing_asks_for_the_end_of_the_epoch() {
+    let mut cluster = nine(7);
+    cluster.stop.set(true);
+    cluster.run(cluster.now + 200 * MS);
+    let (leader, follower) = (cluster.leader(X), cluster.topology.voters(ShardId(1))[1]);
+    assert!(cluster.topology.shard_ids().all(|shard| cluster.leader(shard) != follower));
+    cluster.cut.extend([(leader, follower), (follower, leader)]);
+    let epoch = |cluster: &Cluster| cluster.manager.machine().configuration().epoch;
+    let before = epoch(&cluster);
+    let (told, key) = (Outcomes::default(), cluster.key_on(X, 1 << 40));
+    cluster.touch(follower, &[key], &told);
+    cluster.run(cluster.now + 20_000 * MS);
+    assert!(told.take()[0].is_err() && epoch(&cluster) > before);
+    let pending: usize = cluster.workers.values().map(|worker| worker.engine().pending()).sum();
+    assert_eq!(pending, 0, "it is kept until the way is open again");
+    cluster.finish();
+}
+
+/// A leader begins again, and coordinates before its shard has another leader: others know more of that shard than it does.
+#[test]
+fn a_former_leader_learns_what_is_durable_elsewhere() {
+    let mut cluster = nine(8);
+    cluster.stop.set(true);
+    cluster.run(cluster.now + 200 * MS);
+    let (former, told) = (cluster.leader(X), Outcomes::default());
+    let key = cluster.key_on(ShardId(1), 1 << 40);
+    cluster.crash(former);
+    cluster.restart(former, false);
+    cluster.run(cluster.now + 10 * MS);
+    cluster.touch(former, &[key], &told);
+    for _ in 0..40 {
+        cluster.run(cluster.now + MS);
+        if !told.borrow().is_empty() {
+            break;
+        }
+    }
+    assert_eq!(cluster.leader(X), former, "there is no successor yet");
+    assert_eq!(told.take(), [Ok(())]);
+    cluster.finish();
 }
 
 /// A node that waits for a watermark learns of it again, though the node that knows it has news of others all the
