@@ -407,8 +407,8 @@ impl StateMachine {
 
     /// Whether the claim is made by the process of a node that is alive by the log's record; it may lead nothing.
     pub(super) fn is_process(&self, claim: &LeadershipClaim) -> bool {
-        let node = self.nodes.get(claim.node.0 as usize);
-        node.is_some_and(|node| node.alive && node.incarnation == claim.incarnation)
+        let newest = self.node(claim.node).map(|(_, newest)| newest);
+        self.is_alive(claim.node) && newest == Some(claim.incarnation)
     }
 
     /// Whether the node is alive by the log's record.

@@ -24,8 +24,7 @@ fn cluster(seed: u64, learners: u32, quiet: bool) -> Cluster {
     let mut cluster = Cluster::new(Topology::symmetric(2, 2, 3, learners, workers), seed);
     cluster.run(Time::ZERO + 300 * MS);
     if quiet {
-        cluster.stop.set(true);
-        cluster.run(cluster.now + 200 * MS);
+        cluster.end_clients();
     }
     cluster
 }
@@ -83,8 +82,7 @@ fn go_on_with_one(seed: u64, faults: manager::ManagerPlantedBugs) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::managed(topology, seed, faults, |_| {});
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     assert_eq!(cluster.accept_loss(S, 1), Err(ChangeRefusal::HasMajority(S)));
     assert_eq!(cluster.stage(S), None, "refused");
     let survivor = cluster.lose_memory(S);
@@ -196,8 +194,7 @@ fn a_node_that_returns_knowing_more_begins_anew() {
     for seed in 0..4 {
         let mut cluster = Cluster::new(Topology::symmetric(2, 3, 3, 0, 1), seed);
         cluster.run(Time::ZERO + 300 * MS);
-        cluster.stop.set(true);
-        cluster.run(cluster.now + 200 * MS);
+        cluster.end_clients();
         let (leader, away) = (cluster.leader(S), cluster.leader(ShardId(2)));
         let behind = cluster.voters(S).into_iter().rfind(|it| *it != leader).expect("three voters");
         let nodes: Vec<NodeId> = cluster.topology.nodes().iter().map(|node| node.id).collect();
@@ -272,8 +269,7 @@ fn hear_late(seed: u64, faults: PlantedBugs<MakoPlantedBug>) {
     let topology = Topology::symmetric(2, 2, 3, 0, 1);
     let mut cluster = Cluster::with(topology, seed, |setup| setup.options.faults = faults);
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (leader, hears) = (cluster.leader(S), cluster.leader(T));
     let behind = cluster.voters(S).into_iter().rfind(|it| *it != leader).expect("three voters");
     let silent = cluster.voters(T).into_iter().rfind(|it| *it != hears).expect("three voters");

@@ -551,6 +551,12 @@ impl<E: Tested> Cluster<E> {
         }
     }
 
+    /// Clients begin no more, and come to an end.
+    pub fn end_clients(&mut self) {
+        self.stop.set(true);
+        self.run(self.now + 200 * MS);
+    }
+
     /// What is under way ends, and all replicas of a shard are equal.
     pub fn come_to_rest(&mut self) {
         for _ in 0..60 {
@@ -564,8 +570,13 @@ impl<E: Tested> Cluster<E> {
         }
     }
 
+    /// How much is under way, on all workers.
+    pub fn under_way(&self) -> usize {
+        self.workers.values().map(|worker| worker.engine().pending()).sum()
+    }
+
     pub fn unequal(&self) -> Option<String> {
-        let pending: usize = self.workers.values().map(|w| w.engine().pending()).sum();
+        let pending = self.under_way();
         if pending > 0 {
             let each = self.workers.iter().map(|(place, w)| (place, w.engine().pending()));
             return Some(format!("{pending} are pending: {:?}", each.collect::<Vec<_>>()));

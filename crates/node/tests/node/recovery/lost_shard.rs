@@ -37,8 +37,7 @@ fn quiet_with(seed: u64, change: impl FnOnce(&mut MakoOptions)) -> Cluster {
         change(&mut setup.options);
     });
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     cluster
 }
 
@@ -165,8 +164,7 @@ fn serve_beside_silent(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> bool {
         setup.options.faults = faults;
     });
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (coordinator, beside) = (cluster.leader(T), ShardId(2));
     cluster.crash(cluster.leader(S));
     let told = Outcomes::default();

@@ -203,8 +203,7 @@ fn a_way_between_leaders_is_cut_in_one_direction() {
 #[test]
 fn a_coordinator_that_leads_nothing_asks_for_the_end_of_the_epoch() {
     let mut cluster = nine(7);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (leader, follower) = (cluster.leader(X), cluster.topology.voters(ShardId(1))[1]);
     assert!(cluster.topology.shard_ids().all(|shard| cluster.leader(shard) != follower));
     cluster.cut.extend([(leader, follower), (follower, leader)]);
@@ -214,8 +213,7 @@ fn a_coordinator_that_leads_nothing_asks_for_the_end_of_the_epoch() {
     cluster.touch(follower, &[key], &told);
     cluster.run(cluster.now + 20_000 * MS);
     assert!(told.take()[0].is_err() && epoch(&cluster) > before);
-    let pending: usize = cluster.workers.values().map(|worker| worker.engine().pending()).sum();
-    assert_eq!(pending, 0, "it is kept until the way is open again");
+    assert_eq!(cluster.under_way(), 0, "it is kept until the way is open again");
     cluster.finish();
 }
 
@@ -223,20 +221,14 @@ fn a_coordinator_that_leads_nothing_asks_for_the_end_of_the_epoch() {
 #[test]
 fn a_former_leader_learns_what_is_durable_elsewhere() {
     let mut cluster = nine(8);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (former, told) = (cluster.leader(X), Outcomes::default());
     let key = cluster.key_on(ShardId(1), 1 << 40);
     cluster.crash(former);
     cluster.restart(former, false);
     cluster.run(cluster.now + 10 * MS);
     cluster.touch(former, &[key], &told);
-    for _ in 0..40 {
-        cluster.run(cluster.now + MS);
-        if !told.borrow().is_empty() {
-            break;
-        }
-    }
+    run_until(&mut cluster, |_| !told.borrow().is_empty());
     assert_eq!(cluster.leader(X), former, "there is no successor yet");
     assert_eq!(told.take(), [Ok(())]);
     cluster.finish();
@@ -248,8 +240,7 @@ fn a_former_leader_learns_what_is_durable_elsewhere() {
 fn a_lost_watermark_is_told_again_among_news() {
     let mut cluster = Cluster::new(Topology::symmetric(1, 2, 3, 0, 1), 5);
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (here, there) = (cluster.leader(ShardId(0)), cluster.leader(ShardId(1)));
     let lost = Rc::new(Cell::new(true));
     let is_lost = Rc::clone(&lost);

@@ -97,8 +97,7 @@ fn begin(seed: u64, workers: u32, faults: PlantedBugs<MakoPlantedBug>) -> (Clust
         setup.options.faults = faults;
     });
     cluster.run(Time::ZERO + 300 * MS);
-    cluster.stop.set(true);
-    cluster.run(cluster.now + 200 * MS);
+    cluster.end_clients();
     let (x, z) = (cluster.leader(S), cluster.leader(T));
     let mut next = 1 << 40;
     let mut key = || {
