@@ -54,7 +54,8 @@ impl Ownership {
                 scope.send(pending.inv.requested.by.node, nack);
             }
         }
-        // The sender had the replaced record validated (rule Z16).
+        // The driver had the replaced record validated (rule Z16). An owner before that which has missed its `Val` would give
+        // rows beside the present owner, older ones.
         if inv.replaced.o_ts > holding.record.o_ts && !scope.has(ZeusPlantedBug::NoReplacedRecord) {
             holding.set_record(scope.node, inv.replaced.clone());
         }

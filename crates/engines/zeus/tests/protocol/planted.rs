@@ -35,7 +35,7 @@ const EACH_READS_WHAT_THE_OTHER_WRITES: &str = "cluster nodes=3
          commit 1 2 put=b/x:2 touch=a";
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 18] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 20] = [
     (
         ZeusPlantedBug::AnswerBeforeReads,
         "cluster nodes=3
@@ -189,6 +189,70 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 18] = [
          deliver kind=Inv
          deliver kind=Ack",
         "VIOLATION: Z1: t0:\"a\" has the owners [NodeId(1), NodeId(2)]",
+    ),
+    // The `Val` to n1, which owned the granule before n3, is lost. At the next move n1 gives rows, too; n3 writes after that, and
+    // the rows of n1 arrive last.
+    (
+        ZeusPlantedBug::NoReplacedRecord,
+        "cluster nodes=5
+         want 1 1 own=a
+         settle
+         commit 1 1 put=a/x:1
+         settle
+         release 1 1
+         want 3 2 own=a
+         deliver kind=Request
+         deliver kind=Nack
+         deliver kind=Request
+         deliver kind=Inv
+         deliver kind=Ack
+         lose kind=Val to=1
+         settle
+         release 3 2
+         want 4 3 own=a
+         deliver kind=Request
+         deliver kind=Nack
+         deliver kind=Request
+         deliver kind=Inv to=1
+         deliver kind=Inv to=2
+         commit 3 2 put=a/x:2
+         deliver kind=ReplicationInv
+         deliver kind=ReplicationAck
+         deliver kind=Inv to=3
+         deliver kind=Ack from=3
+         deliver kind=Ack
+         look 4 R a/x",
+        "n4 R a/x: 1",
+    ),
+    // Only n1 has the `Inv` for n4 when the driver is out. The driver returns, copies a directory without that, and drives the
+    // request of n2 from the same record. n1 sends the `Inv` for n4 again, and all acknowledge both.
+    (
+        ZeusPlantedBug::TimestampWithoutEpoch,
+        "cluster nodes=5
+         want 3 1 own=a
+         settle
+         release 3 1
+         want 4 2 own=a
+         deliver kind=Request
+         deliver kind=Nack
+         deliver kind=Request
+         deliver kind=Inv to=1
+         lose
+         crash 0
+         epoch dead=0
+         hear 1 2 3 4
+         restart 0
+         epoch back=0
+         lose
+         hear 0 1 2 3 4
+         deliver kind=CopyRequest to=2
+         deliver kind=Copy
+         want 2 3 own=a
+         deliver kind=Request
+         wait 0
+         deliver kind=Inv
+         deliver kind=Ack",
+        "VIOLATION: Z1: t0:\"a\" has the owners [NodeId(2), NodeId(4)]",
     ),
     // Each of two transactions reads what the other writes.
     (
