@@ -1,4 +1,4 @@
-//! A map of granules: an entry is found by a hash, and all are visited in order.
+//! Maps of granules that are found by a hash, and one whose entries are visited in order.
 //!
 //! A step looks the same granules up a dozen times, among all that the node knows. A tree would compare a name with a dozen
 //! others each time, each of them elsewhere in memory.
@@ -6,7 +6,7 @@
 //! ```text
 //! slots    – 2 – – 0 1 – –        the number of an entry, where the hash of its name says, or in the next free slot
 //! entries  c17 c9 c42             in the order in which they came; the last one takes the place of one that goes
-//! ordered  c17 c42 c9
+//! ordered  c17 c42 c9             of a GranuleMap only
 //! ```
 //! Hashes have no seed: the same calls make the same map in every process.
 //!
@@ -26,17 +26,29 @@ const SLOTS_MIN: usize = 16;
 /// An odd number whose bits are as good as random: 2^64 divided by the golden ratio.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A map from granules, without an order.
+#[derive(Debug, Clone)]
+pub(crate) struct GranuleIndex<V> {
+    slots: Vec<u32>,
+    entries: Vec<(GranuleId, V)>,
+}
+
 /// A map from granules.
 #[derive(Debug, Clone)]
 pub(crate) struct GranuleMap<V> {
-    slots: Vec<u32>,
-    entries: Vec<(GranuleId, V)>,
+    index: GranuleIndex<V>,
     ordered: BTreeSet<GranuleId>,
+}
+
+impl<V> Default for GranuleIndex<V> {
+    fn default() -> GranuleIndex<V> {
+        GranuleIndex { slots: Vec::new(), entries: Vec::new() }
+    }
 }
 
 impl<V> Default for GranuleMap<V> {
     fn default() -> GranuleMap<V> {
-        GranuleMap { slots: Vec::new(), entries: Vec::new(), ordered: BTreeSet::new() }
+        GranuleMap { index: GranuleIndex::default(), ordered: BTreeSet::new() }
     }
 }
 
@@ -53,7 +65,7 @@ fn hash(granule: &GranuleId) -> u64 {
     })
 }
 
-impl<V> GranuleMap<V> {
+impl<V> GranuleIndex<V> {
     /// The slot in which the search for a name begins.
     fn home(&self, granule: &GranuleId) -> usize {
         hash(granule) as usize & (self.slots.len() - 1)
@@ -99,25 +111,13 @@ impl<V> GranuleMap<V> {
         granule: &GranuleId,
         make: impl FnOnce() -> V,
     ) -> &mut V {
-        let entry = match self.find(granule) {
-            Some(entry) => entry,
-            None => self.push(granule.clone(), make()),
-        };
+        let entry = self.find(granule).unwrap_or_else(|| self.push(granule.clone(), make()));
         &mut self.entries[entry].1
-    }
-
-    /// Sets the value of the granule.
-    pub(crate) fn insert(&mut self, granule: &GranuleId, value: V) {
-        match self.find(granule) {
-            Some(entry) => self.entries[entry].1 = value,
-            None => drop(self.push(granule.clone(), value)),
-        }
     }
 
     /// Adds an entry for a granule that has none.
     fn push(&mut self, granule: GranuleId, value: V) -> usize {
         let entry = self.entries.len();
-        self.ordered.insert(granule.clone());
         self.entries.push((granule, value));
         match self.entries.len() * 2 > self.slots.len() {
             true => self.grow(),
@@ -139,7 +139,6 @@ impl<V> GranuleMap<V> {
 
     pub(crate) fn remove(&mut self, granule: &GranuleId) -> Option<V> {
         let entry = self.find(granule)?;
-        self.ordered.remove(granule);
         self.free(self.slot_of(granule));
         let last = self.entries.len() - 1;
         if entry != last {
@@ -164,6 +163,46 @@ impl<V> GranuleMap<V> {
             slot = self.after(slot);
         }
     }
+}
+
+impl<V> GranuleMap<V> {
+    pub(crate) fn get(&self, granule: &GranuleId) -> Option<&V> {
+        self.index.get(granule)
+    }
+
+    pub(crate) fn get_mut(&mut self, granule: &GranuleId) -> Option<&mut V> {
+        self.index.get_mut(granule)
+    }
+
+    /// The value of the granule, which is made if there is none.
+    pub(crate) fn get_or_insert_with(
+        &mut self,
+        granule: &GranuleId,
+        make: impl FnOnce() -> V,
+    ) -> &mut V {
+        let GranuleMap { index, ordered } = self;
+        index.get_or_insert_with(granule, || {
+            ordered.insert(granule.clone());
+            make()
+        })
+    }
+
+    /// Sets the value of the granule.
+    pub(crate) fn insert(&mut self, granule: &GranuleId, value: V) {
+        match self.index.find(granule) {
+            Some(entry) => self.index.entries[entry].1 = value,
+            None => {
+                self.ordered.insert(granule.clone());
+                self.index.push(granule.clone(), value);
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, granule: &GranuleId) -> Option<V> {
+        let removed = self.index.remove(granule)?;
+        self.ordered.remove(granule);
+        Some(removed)
+    }
 
     pub(crate) fn clear(&mut self) {
         *self = GranuleMap::default();
@@ -186,7 +225,7 @@ impl<V> GranuleMap<V> {
 
     /// All entries, in an order that says nothing.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&GranuleId, &mut V)> {
-        self.entries.iter_mut().map(|(granule, value)| (&*granule, value))
+        self.index.entries.iter_mut().map(|(granule, value)| (&*granule, value))
     }
 }
 
@@ -245,7 +284,8 @@ mod tests {
             map.insert(&GranuleId { family: TableId(1), prefix }, ());
         }
         let steps = |(granule, ()): (&GranuleId, &())| {
-            map.slot_of(granule).wrapping_sub(map.home(granule)) & (map.slots.len() - 1)
+            let index = &map.index;
+            index.slot_of(granule).wrapping_sub(index.home(granule)) & (index.slots.len() - 1)
         };
         let all: usize = map.iter().map(steps).sum();
         assert!(all < 30_000, "{all} steps in all");

@@ -185,13 +185,34 @@ impl ZeusNode {
 
     /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
     pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
+        self.receive_all(now, from, [message]);
+    }
+
+    /// Messages of another node, in this order. What they make possible is done after the last.
+    pub fn receive_all(
+        &mut self,
+        now: Time,
+        from: NodeId,
+        messages: impl IntoIterator<Item = ZeusMessage>,
+    ) {
         self.now = now;
+        let mut is_any = false;
+        for message in messages {
+            is_any |= self.receive_one(from, message);
+        }
+        if is_any {
+            self.finish();
+        }
+    }
+
+    /// Says whether the message is one to take.
+    fn receive_one(&mut self, from: NodeId, message: ZeusMessage) -> bool {
         let is_old = message.epoch < self.view.epoch;
         let is_in = message.epoch == self.view.epoch
             || (is_old && self.options.bugs.has(ZeusPlantedBug::HearOldEpoch));
         if !is_in || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
-            return;
+            return false;
         }
         let mut message = message;
         if let MessageBody::Copy(copy) = &mut message.body {
@@ -201,10 +222,10 @@ impl ZeusNode {
         }
         if from == self.node || !self.is_plausible(&message.body) {
             self.counters.bad_messages += 1;
-            return;
+            return false;
         }
         self.take(from, message.body);
-        self.finish();
+        true
     }
 
     /// Whether the message names granules and shards that there are, and numbers that can have been reached.

@@ -169,11 +169,9 @@ impl Pipelines {
             return Ok(ReadCommit::Validated);
         };
         last.readers.push(commit.tag);
-        for granule in touched {
-            if last.touched.insert(granule.clone()) {
-                *self.touched.entry((granule, commit.worker)).or_default() += 1;
-            }
-        }
+        let touched: Vec<_> =
+            touched.into_iter().filter(|granule| last.touched.insert(granule.clone())).collect();
+        touched.iter().for_each(|granule| self.touch(granule, commit.worker));
         Ok(ReadCommit::Pending)
     }
 

@@ -1,13 +1,14 @@
 //! The slots of this node's workers that are committed locally, until they are validated.
 
 use crate::granule::GranuleId;
+use crate::granule_map::GranuleIndex;
 use crate::message::{MessageBody, ReplicationInv};
 use crate::ownership::PendingSlots;
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
 use shoal_types::{Backoff, Clock, Epoch, NodeId, Time, WorkerId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// A transaction whose outcome may be revealed: it is validated, with all that it depends on (rule Z7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,8 +51,8 @@ pub(super) struct Pipeline {
 #[derive(Debug)]
 pub struct Pipelines {
     pub(super) workers: Vec<Pipeline>,
-    /// How many pending slots of each worker touch a granule.
-    pub(super) touched: BTreeMap<(GranuleId, WorkerId), u32>,
+    /// How many pending slots of which workers touch a granule: of one worker, mostly.
+    touched: GranuleIndex<Vec<(WorkerId, u32)>>,
 }
 
 impl PendingSlots for Pipelines {
@@ -68,14 +69,12 @@ impl PendingSlots for Pipelines {
 impl Pipelines {
     pub(crate) fn new(workers: u32) -> Pipelines {
         let workers = (0..workers).map(|_| Pipeline::default()).collect();
-        Pipelines { workers, touched: BTreeMap::new() }
+        Pipelines { workers, touched: GranuleIndex::default() }
     }
 
     /// The workers that have pending slots which read or wrote the granule.
     pub(super) fn touching(&self, granule: &GranuleId) -> impl Iterator<Item = WorkerId> {
-        let first = (granule.clone(), WorkerId(0));
-        let last = (granule.clone(), WorkerId(u32::MAX));
-        self.touched.range(first..=last).map(|((_, worker), _)| *worker)
+        self.touched.get(granule).into_iter().flatten().map(|(worker, _)| *worker)
     }
 
     /// How many slots are pending.
@@ -109,9 +108,7 @@ impl Pipelines {
     /// Adds a slot that was committed locally, and sends it to its followers.
     pub(super) fn begin(&mut self, scope: &mut Scope<'_>, slot: PendingSlot) {
         let worker = slot.inv.pipeline.worker;
-        for granule in &slot.touched {
-            *self.touched.entry((granule.clone(), worker)).or_default() += 1;
-        }
+        slot.touched.iter().for_each(|granule| self.touch(granule, worker));
         let pipeline = &mut self.workers[worker.0 as usize];
         assert_eq!(slot.inv.slot, pipeline.last.next(), "Z6: slots follow each other");
         (pipeline.last, pipeline.last_clock) = (slot.inv.slot, slot.inv.clock);
@@ -134,8 +131,9 @@ impl Pipelines {
             let slot = pipeline.validated;
             return scope.send(from, MessageBody::ReplicationVal { pipeline: id, slot });
         }
-        let slot = pipeline.pending.iter_mut().find(|pending| pending.inv.slot == slot);
-        if let Some(slot) = slot {
+        // Slots follow each other, and those up to `validated` are gone.
+        let place = usize::try_from(slot.0 - pipeline.validated.0 - 1).unwrap_or(usize::MAX);
+        if let Some(slot) = pipeline.pending.get_mut(place) {
             slot.acknowledged.insert(from);
         }
     }
@@ -155,7 +153,7 @@ impl Pipelines {
                     scope.rows.validate(&writes.granule, &writes.rows, slot.inv.version());
                 }
                 let worker = WorkerId(at as u32);
-                slot.touched.iter().for_each(|granule| self.leave(granule.clone(), worker));
+                slot.touched.iter().for_each(|granule| self.leave(granule, worker));
                 left.extend(slot.touched);
                 told.extend(&slot.inv.followers);
                 let tags = std::iter::once(slot.tag).chain(slot.readers);
@@ -166,7 +164,10 @@ impl Pipelines {
             let id = Pipelines::id(scope, WorkerId(at as u32));
             if let (false, Some(id)) = (told.is_empty(), id) {
                 // Followers of later slots only have to know that they may apply them.
-                told.extend(pipeline.pending.iter().flat_map(|slot| &slot.inv.followers));
+                let mut followers: Vec<_> =
+                    pipeline.pending.iter().map(|slot| &slot.inv.followers).collect();
+                followers.dedup();
+                told.extend(followers.into_iter().flatten());
                 let body = MessageBody::ReplicationVal { pipeline: id, slot: pipeline.validated };
                 scope.send_to_all(told, &body);
             }
@@ -174,13 +175,25 @@ impl Pipelines {
         left
     }
 
+    /// One more pending slot of the worker touches the granule.
+    pub(super) fn touch(&mut self, granule: &GranuleId, worker: WorkerId) {
+        let counts = self.touched.get_or_insert_with(granule, Vec::new);
+        match counts.iter_mut().find(|(other, _)| *other == worker) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((worker, 1)),
+        }
+    }
+
     /// A slot that touched the granule is validated.
-    fn leave(&mut self, granule: GranuleId, worker: WorkerId) {
-        let place = (granule, worker);
-        let count = self.touched.get_mut(&place).expect("a pending slot is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.touched.remove(&place);
+    fn leave(&mut self, granule: &GranuleId, worker: WorkerId) {
+        let counts = self.touched.get_mut(granule).expect("a pending slot is counted");
+        let at = counts.iter().position(|(other, _)| *other == worker).expect("it is counted");
+        counts[at].1 -= 1;
+        if counts[at].1 == 0 {
+            counts.swap_remove(at);
+        }
+        if counts.is_empty() {
+            self.touched.remove(granule);
         }
     }
 

@@ -65,6 +65,9 @@ use write_prediction::WritePrediction;
 
 type ZeusEffects = EngineEffects<ZeusEngineMessage, ZeusObservation>;
 
+/// So many messages are taken while other workers wait for the node.
+const TAKEN_TOGETHER_MAX: usize = 16;
+
 /// The epoch in which a cluster begins.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
@@ -165,9 +168,11 @@ impl Engine for Zeus {
         });
         match event {
             EngineEvent::Received { from, message: ZeusEngineMessage::Protocol(messages) } => {
-                // One by one, so that other workers do not wait for the node behind all of them.
-                for message in messages {
-                    self.with_node(effects, |node| node.node.receive(now, from.node, message));
+                // A few at a time, so that other workers do not wait for the node behind all of them.
+                let mut messages = messages.into_iter();
+                while messages.len() > 0 {
+                    let some = messages.by_ref().take(TAKEN_TOGETHER_MAX);
+                    self.with_node(effects, |node| node.node.receive_all(now, from.node, some));
                 }
             }
             EngineEvent::Received { from, message: ZeusEngineMessage::Relay(relay) } => {
