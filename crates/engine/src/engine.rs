@@ -161,6 +161,13 @@ pub trait Engine: Sized {
         None
     }
 
+    /// Whether a replica of a shard that this worker leads has what the engine keeps beside the stream. The manager does not count
+    /// on a replica that has not, in place of another.
+    fn has_caught_up(&self, shard: ShardId, replica: NodeId) -> bool {
+        let _ = (shard, replica);
+        true
+    }
+
     /// Whether this worker's stream of `shard` can begin behind this snapshot of `from`, which stands for `length` entries.
     /// The copy of the shard that belongs to it may not have arrived yet.
     fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {

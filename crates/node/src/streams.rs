@@ -337,6 +337,7 @@ impl<E: Engine> Worker<E> {
             let here = replica == self.node || held.incarnations.get(&replica) == Some(&instance);
             if here
                 && held.stream.has_caught_up(replica)
+                && self.engine.has_caught_up(shard, replica)
                 && self.membership.caught_up(self.worker, shard, replica, ballot, instance)
                 && let Some(nudge) = self.nudge_host()
             {

@@ -155,6 +155,7 @@ const BOUNDS: &[CatchBound] = &[
     ("zeus", "own-before-all-acks", "Z1", MOVES, 30),
     ("zeus", "lesser-wins", "Z1", MOVES, 100),
     ("zeus", "arbiters-apply-first", "Z2", MOVES, 30),
+    ("zeus", "apply-first-part", "Z2", ROWS, 300),
     ("zeus", "replay-changes-record", "Z3", MOVES, 30),
     ("zeus", "grant-while-pending", "Z4", MOVES, 30),
     ("zeus", "grant-after-writes", "Z4", MOVES, 60),
@@ -175,6 +176,7 @@ const BOUNDS: &[CatchBound] = &[
     ("zeus", "clock-without-granule", "Z15", SLOTS, 30),
     ("zeus", "drive-on-pending", "Z16", MOVES, 30),
     ("zeus", "unacknowledge", "Z17", MOVES, 30),
+    ("zeus", "added-without-copy", "Z18", &["Z1", "Z3", "Z21"], 100),
 ];
 
 /// Bugs that no seed catches below this one.
@@ -188,6 +190,7 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("serve-dropped-tables", TABLES_FROM),
     ("keep-former-voters", REPLACEMENTS_FROM),
     ("leave-early", REPLACEMENTS_FROM),
+    ("added-without-copy", REPLACEMENTS_FROM),
     ("admit-removed", NODES_FROM),
     ("acknowledge-unpersisted", DISK_SEEDS.start),
 ];
@@ -298,6 +301,9 @@ const FORGOTTEN: &[&str] = &["exactly once", "client"];
 
 /// A granule moves as it must not: two owners, records that differ, rows that are pending.
 const MOVES: &[&str] = &["Z1", "Z3", "Z4", "Z6", "assertion"];
+
+/// A granule moves without some of its rows.
+const ROWS: &[&str] = &["Z6", "client", "assertion"];
 
 /// A row is validated that a node which serves it has not applied.
 const SLOTS: &[&str] = &["Z6", "assertion"];

@@ -18,7 +18,7 @@ use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
 use crate::scenario::{
-    ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
+    ClientGroup, ClientWork, CreatedTables, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
 };
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
@@ -251,7 +251,8 @@ impl<E: Subject> PreparedRun<E> {
         let mut lot = root.fork(17);
         if seed >= TABLES_FROM && lot.chance(1, TABLES_ONE_IN) {
             let outsiders = lot.range_inclusive(1, 4) as usize;
-            scenario.groups.push(ClientGroup { work: ClientWork::Tables, residents: 0, outsiders });
+            let work = ClientWork::Tables(CreatedTables::Hashed);
+            scenario.groups.push(ClientGroup { work, residents: 0, outsiders });
         }
         let mut lot = root.fork(18);
         if seed >= REPLACEMENTS_FROM && scenario.loss.is_none() {

@@ -72,7 +72,16 @@ pub enum ClientWork {
     /// Write skew on this many pairs of rows.
     Skew(u8),
     /// Tables that are created, used and dropped, by clients outside.
-    Tables,
+    Tables(CreatedTables),
+}
+
+/// How the tables are divided that clients create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreatedTables {
+    /// Each key is hashed.
+    Hashed,
+    /// All keys are one range, for engines that scan no more than a granule.
+    OneRange,
 }
 
 /// Where the round trip is longer, chunks of copies and windows of streams are not tiny, and workloads whose data has homes have
@@ -453,7 +462,7 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
             ClientWork::Calls => (0, 1 + outsiders),
             ClientWork::Histories(_) => (residents, outsiders),
             ClientWork::Skew(_) => (1 + residents, outsiders / 3),
-            ClientWork::Tables => (0, 1 + outsiders),
+            ClientWork::Tables(_) => (0, 1 + outsiders),
             ClientWork::Tokens
             | ClientWork::Micro(_)
             | ClientWork::Ycsb(_)
@@ -486,7 +495,7 @@ impl ClientGroup {
             }
             ClientWork::Skew(pairs) => ScenarioWork::other(Skew::new(db, pairs)?),
             ClientWork::Tokens => ScenarioWork::other(Tokens::new(db, 5, 12)?),
-            ClientWork::Tables => ScenarioWork::other(Tables::default()),
+            ClientWork::Tables(created) => ScenarioWork::other(Tables::new(created)),
             ClientWork::Micro(keys) => ScenarioWork::other(Micro::new(db, keys)?),
             ClientWork::Ycsb(letter) => {
                 let uniform = Distribution::Uniform;

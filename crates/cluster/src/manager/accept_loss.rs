@@ -203,6 +203,7 @@ impl StateMachine {
         shard.ready.clear();
         let assignment = &mut shard.assignment;
         if !self.options.faults.count_void_voters {
+            assignment.voting_since.retain(|node, _| survivors.contains(node));
             assignment.voters = survivors;
             assignment.learners.clear();
             assignment.empty.clear();

@@ -74,6 +74,8 @@ pub struct Assignment {
     pub since: Epoch,
     /// The voters, of which the empty ones do not vote. A majority is counted over all of them.
     pub voters: Vec<NodeId>,
+    /// The voters that were added later, each with the epoch since which it votes. The others vote from the first one on.
+    pub voting_since: BTreeMap<NodeId, Epoch>,
     /// The replicas that do not vote.
     pub learners: Vec<NodeId>,
     /// The first epoch in which the shard is *out*, if it is. From that one on it draws no clock and its end

@@ -264,6 +264,7 @@ impl ShardState {
             });
         }
         assignment.voters.push(incoming);
+        assignment.voting_since.insert(incoming, Epoch(epoch.0 + 1));
     }
 
     /// Of the two voters of a replacement the one that leaves, and the one that stays. The added one leaves where the
@@ -305,6 +306,7 @@ impl ShardState {
         let becomes_learner = |added: AddedVoter| added.was_learner && added.node == leaving;
         if added.is_some_and(becomes_learner) {
             self.assignment.voters.retain(|node| *node != leaving);
+            self.assignment.voting_since.remove(&leaving);
             self.assignment.learners.push(leaving);
         } else {
             self.assignment.release(leaving);
@@ -354,6 +356,7 @@ impl Assignment {
         self.voters.retain(|other| *other != node);
         self.learners.retain(|other| *other != node);
         self.empty.remove(&node);
+        self.voting_since.remove(&node);
     }
 
     /// Was the node's replica set aside when the loss of the shard's majority was accepted?

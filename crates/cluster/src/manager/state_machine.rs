@@ -264,6 +264,7 @@ impl StateMachine {
                 ballot: Ballot { epoch: FIRST_EPOCH, node: leader },
                 since: FIRST_EPOCH,
                 voters: topology.voters(shard).to_vec(),
+                voting_since: BTreeMap::new(),
                 learners: topology.learners(shard).to_vec(),
                 out: None,
                 empty: BTreeMap::new(),

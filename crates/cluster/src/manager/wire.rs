@@ -183,6 +183,7 @@ fn assignments() -> impl Strategy<Value = Assignment> {
             incarnation: Incarnation(incarnation),
             ballot: Ballot { epoch: Epoch(epoch), node: NodeId(node) },
             since: Epoch(since),
+            voting_since: voters.iter().map(|voter| (*voter, Epoch(since))).collect(),
             voters,
             learners,
             out: out.map(Epoch),

@@ -5,7 +5,7 @@
 
 use crate::granule::GranuleId;
 use crate::record::{OwnershipRecord, OwnershipTs, RequestKind, Requested};
-use crate::rows::{CarriedRow, RowWrite};
+use crate::rows::{CarriedRow, RowKey, RowWrite};
 use crate::version::{PipelineId, Slot, Version};
 use shoal_types::wire::Coded;
 use shoal_types::{Clock, Epoch, NodeId, ShardId};
@@ -102,6 +102,42 @@ pub enum MessageBody {
         /// The granule's record: a node that is no directory node would ask as of an older one, and be refused.
         o_ts: OwnershipTs,
     },
+    /// The leader of a shard to a node that is new to its directory: has it copied all? Repeated until it has.
+    #[coded(tag = 15)]
+    CopyQuery {
+        /// The shard whose directory it copies.
+        #[coded(short)]
+        shard: ShardId,
+    },
+    /// The answer: it has.
+    #[coded(tag = 16)]
+    CopyDone {
+        /// The shard whose directory it has.
+        #[coded(short)]
+        shard: ShardId,
+    },
+    /// A requester to the node that gives it the rows: the next part of them. Repeated when the `Ack` with the first part is.
+    #[coded(tag = 13)]
+    PartRequest(PartRequest),
+    /// The answer. Its sender has acknowledged the record and waits for the `Val`: until then no row of the granule changes.
+    #[coded(tag = 14)]
+    Part {
+        /// What it answers.
+        request: PartRequest,
+        /// The rows that follow.
+        part: CarriedPart,
+    },
+}
+
+/// A request for a part of a granule's rows.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct PartRequest {
+    /// The granule that moves.
+    pub granule: GranuleId,
+    /// The record that the giver has acknowledged.
+    pub o_ts: OwnershipTs,
+    /// The last row that has come.
+    pub after: RowKey,
 }
 
 /// A request for a level of a granule.
@@ -151,18 +187,21 @@ pub struct Inv {
 pub struct OwnershipAck {
     /// What is acknowledged.
     pub inv: Inv,
-    /// The granule, from the node that gives it to a requester that has none.
-    pub rows: Option<CarriedGranule>,
+    /// The first rows of the granule, from the node that gives it to a requester that has none.
+    pub rows: Option<CarriedPart>,
 }
 
-/// A granule as it is carried to a new replica.
+/// Rows of a granule as they are carried to a new replica: all of them, or those behind an earlier part.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub struct CarriedGranule {
+#[coded(check = CarriedPart::check)]
+pub struct CarriedPart {
     /// The granule's clock.
     #[coded(short)]
     pub clock: Clock,
-    /// Its rows, all validated.
+    /// The rows, all validated, ascending by table and key.
     pub rows: Vec<CarriedRow>,
+    /// Whether no more follow.
+    pub is_last: bool,
 }
 
 /// A locally committed transaction, for its followers.
@@ -229,9 +268,9 @@ impl MessageBody {
     pub(crate) fn bytes_of_rows(&self) -> usize {
         match self {
             MessageBody::Ack(ack) => {
-                let rows = ack.rows.iter().flat_map(|carried| &carried.rows);
-                rows.map(|row| row.key.len() + row.value.len()).sum()
+                ack.rows.as_ref().map_or(0, |part| part.rows.iter().map(CarriedRow::bytes).sum())
             }
+            MessageBody::Part { part, .. } => part.rows.iter().map(CarriedRow::bytes).sum(),
             MessageBody::ReplicationInv(inv) => {
                 let rows = inv.writes.iter().flat_map(|writes| &writes.rows);
                 let bytes =
@@ -248,7 +287,25 @@ impl MessageBody {
             | MessageBody::ReplayedHeard
             | MessageBody::CopyRequest { .. }
             | MessageBody::Copy(_)
-            | MessageBody::Recruit { .. } => 0,
+            | MessageBody::CopyQuery { .. }
+            | MessageBody::CopyDone { .. }
+            | MessageBody::Recruit { .. }
+            | MessageBody::PartRequest(_) => 0,
+        }
+    }
+}
+
+impl CarriedPart {
+    /// The row behind which more follow; `None` if this is the last part.
+    pub(crate) fn next_after(&self) -> Option<RowKey> {
+        let last = self.rows.last().filter(|_| !self.is_last)?;
+        Some((last.table, last.key.clone()))
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        match self.is_last || !self.rows.is_empty() {
+            true => Ok(()),
+            false => Err("a part without rows that is not the last"),
         }
     }
 }

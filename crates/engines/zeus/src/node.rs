@@ -8,7 +8,7 @@ use crate::commit::{
     CommitRefusal, FollowedPipelines, LocalCommit, Pipelines, ReadCommit, Validated,
 };
 use crate::granule::GranuleId;
-use crate::message::{CopiedRecord, Inv, MessageBody, OwnershipAck, ZeusMessage};
+use crate::message::{CopiedRecord, Inv, MessageBody, OwnershipAck, PartRequest, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
 use crate::ownership::{Ownership, Ticket, Want};
 use crate::planted_bugs::ZeusPlantedBug;
@@ -123,7 +123,12 @@ impl ZeusNode {
         let (node, view) = (self.node, &self.view);
         let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
         (self.barrier, self.went_past_barrier) = (Barrier::default(), false);
-        self.copies.enter_epoch(node, was_out, view, now);
+        let since = match self.options.bugs.has(ZeusPlantedBug::AddedWithoutCopy) {
+            true => view.epoch,
+            false => earlier.epoch,
+        };
+        let since = (!was_out).then_some(since);
+        self.copies.enter_epoch(node, since, view, now);
         if !self.view.is_live(self.node) {
             return;
         }
@@ -183,13 +188,9 @@ impl ZeusNode {
         self.rows.take_changed()
     }
 
-    /// A message of another node. Those of other epochs are dropped; what is not answered is sent again.
-    pub fn receive(&mut self, now: Time, from: NodeId, message: ZeusMessage) {
-        self.receive_all(now, from, [message]);
-    }
-
-    /// Messages of another node, in this order. What they make possible is done after the last.
-    pub fn receive_all(
+    /// Messages of another node, in this order. Those of other epochs are dropped; what is not answered is sent again. What
+    /// they make possible is done after the last.
+    pub fn receive(
         &mut self,
         now: Time,
         from: NodeId,
@@ -214,17 +215,13 @@ impl ZeusNode {
             self.counters.foreign_epochs += 1;
             return false;
         }
-        let mut message = message;
-        if let MessageBody::Copy(copy) = &mut message.body {
-            // Of tables that were dropped before this node knew of them, nothing is kept.
-            let layout = &self.placement.layout;
-            copy.records.retain(|record| !layout.was_dropped(record.granule.family));
-        }
         if from == self.node || !self.is_plausible(&message.body) {
             self.counters.bad_messages += 1;
             return false;
         }
         self.take(from, message.body);
+        // Before the next one: a driver is invalid once it has its own `Inv`, and would drive a second request besides.
+        self.take_own();
         true
     }
 
@@ -240,6 +237,10 @@ impl ZeusNode {
             }
             MessageBody::Recruit { granule, o_ts } => {
                 self.is_granule(granule) && is_reached(o_ts.version)
+            }
+            MessageBody::PartRequest(request) => self.is_plausible_part(request),
+            MessageBody::Part { request, part } => {
+                self.is_plausible_part(request) && is_reached(part.clock.0)
             }
             MessageBody::Inv(inv) => self.is_plausible_inv(inv),
             MessageBody::Ack(OwnershipAck { inv, rows }) => {
@@ -259,17 +260,22 @@ impl ZeusNode {
                 pipeline.coordinator != self.as_coordinator() && is_reached(slot.0)
             }
             MessageBody::ReplicationAck { slot, .. } => is_reached(slot.0),
-            MessageBody::CopyRequest { shard, .. } => has_shard(*shard),
+            MessageBody::CopyRequest { shard, .. }
+            | MessageBody::CopyQuery { shard }
+            | MessageBody::CopyDone { shard } => has_shard(*shard),
             MessageBody::Copy(copy) => {
                 let mut records = copy.records.iter();
                 has_shard(copy.shard)
                     && records.all(|CopiedRecord { granule, record, pending }| {
                         let is_inv =
                             |inv: &Inv| self.is_plausible_inv(inv) && inv.granule == *granule;
-                        self.is_granule(granule)
-                            && self.placement.shard_of(granule) == copy.shard
-                            && is_reached(record.o_ts.version)
-                            && pending.as_ref().is_none_or(is_inv)
+                        // Of a table that was dropped before this node knew of it, nothing is kept.
+                        let was_dropped = self.placement.layout.was_dropped(granule.family);
+                        was_dropped
+                            || self.is_granule(granule)
+                                && self.placement.shard_of(granule) == copy.shard
+                                && is_reached(record.o_ts.version)
+                                && pending.as_ref().is_none_or(is_inv)
                     })
             }
             MessageBody::Replayed | MessageBody::ReplayedHeard => true,
@@ -278,6 +284,10 @@ impl ZeusNode {
 
     fn is_plausible_inv(&self, inv: &Inv) -> bool {
         self.is_granule(&inv.granule) && is_reached(inv.record.o_ts.version)
+    }
+
+    fn is_plausible_part(&self, request: &PartRequest) -> bool {
+        self.is_granule(&request.granule) && is_reached(request.o_ts.version)
     }
 
     fn is_granule(&self, granule: &GranuleId) -> bool {
@@ -303,6 +313,12 @@ impl ZeusNode {
                 self.ownership.on_inv(scope!(self), &self.pipelines, from, inv);
             }
             MessageBody::Ack(ack) => self.ownership.on_ack(scope!(self), from, ack),
+            MessageBody::PartRequest(request) => {
+                self.ownership.on_part_request(scope!(self), from, request);
+            }
+            MessageBody::Part { request, part } => {
+                self.ownership.on_part(scope!(self), from, &request, part);
+            }
             MessageBody::Val { granule, record } => {
                 self.ownership.on_val(scope!(self), &granule, record);
             }
@@ -324,6 +340,8 @@ impl ZeusNode {
                 let (copies, ownership) = (&self.copies, &self.ownership);
                 copies.on_request(scope!(self), ownership, from, shard, after);
             }
+            MessageBody::CopyQuery { shard } => self.copies.on_query(scope!(self), from, shard),
+            MessageBody::CopyDone { shard } => self.copies.on_done(from, shard),
             MessageBody::Copy(copy) => {
                 let records = self.with_copies(|copies, scope| copies.on_copy(scope, from, copy));
                 let records = records.unwrap_or_default();
@@ -377,9 +395,7 @@ impl ZeusNode {
     /// Takes the messages of the node to itself, and what has become possible by it.
     fn finish(&mut self) {
         loop {
-            while let Some(body) = self.output.to_itself.pop_front() {
-                self.take(self.node, body);
-            }
+            self.take_own();
             let left = self.pipelines.validate(scope!(self), &mut self.validated);
             self.followed.validate_replays(scope!(self), &mut self.ownership);
             if self.followed.replays() == 0 {
@@ -395,6 +411,39 @@ impl ZeusNode {
         }
         let ready = self.ownership.take_ready(self.node, self.now, self.options.hold);
         self.ready.extend(ready);
+    }
+
+    /// Takes the messages of the node to itself.
+    fn take_own(&mut self) {
+        while let Some(body) = self.output.to_itself.pop_front() {
+            self.take(self.node, body);
+        }
+    }
+
+    /// Asks the nodes that are new to the directory of the shard whether they have copied it, until they have.
+    pub fn ask_copied(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        nodes: impl IntoIterator<Item = NodeId>,
+    ) {
+        self.now = now;
+        if self.view.is_live(self.node) {
+            let new = nodes.into_iter().filter(|node| self.view.is_directory_node(shard, *node));
+            new.for_each(|node| self.copies.ask_copied(shard, node, now));
+        }
+    }
+
+    /// Whether the node has the directory of the shard, as far as that is known here, or has none to copy.
+    #[must_use]
+    pub fn has_copied(&self, shard: ShardId, node: NodeId) -> bool {
+        let view = &self.view;
+        let has_directory = (shard.0 as usize) < view.directories.len();
+        match has_directory && view.is_directory_node(shard, node) {
+            true if node == self.node => !self.copies.copying().contains(&shard),
+            true => self.copies.has_copied(shard, node),
+            false => true,
+        }
     }
 
     /// A transaction wants granules, all together; said again, it replaces what the transaction wanted. A node that is out

@@ -28,6 +28,9 @@ pub struct ZeusOptions {
     pub slots_pending_max: usize,
     /// So many records are in one part of a copy of a directory. 1,024.
     pub copied_records_max: usize,
+    /// Rows of a granule that moves travel in parts of so many bytes at most, or of one row: nothing else on the connection
+    /// waits behind more. 64 KiB.
+    pub part_bytes: usize,
     /// Bugs that are planted. None.
     pub bugs: PlantedBugs<ZeusPlantedBug>,
 }
@@ -65,6 +68,7 @@ impl ZeusOptions {
         favour: Duration::from_millis(5),
         slots_pending_max: 4096,
         copied_records_max: 1024,
+        part_bytes: 64 << 10,
         bugs: PlantedBugs::NONE,
     };
 }

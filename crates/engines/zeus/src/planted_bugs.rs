@@ -71,12 +71,16 @@ pub enum ZeusPlantedBug {
     Unacknowledge,
     /// A directory node answers before it has copied the directory (Z18).
     AnswerBeforeCopy,
+    /// A node that is added to a directory copies nothing (Z18).
+    AddedWithoutCopy,
     /// A directory node copies validated records only (Z18).
     CopyWithoutPending,
     /// A directory that was rebuilt creates what it does not know (Z21).
     CreateWhatWasLost,
     /// A dropped reader serves until the drop is complete (Z14).
     ServeWhileDropped,
+    /// A requester is content with the first part of the rows (Z2).
+    ApplyFirstPart,
     /// Absent rows and scans are not checked (Z19).
     StructureUnchecked,
 }

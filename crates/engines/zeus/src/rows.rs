@@ -90,6 +90,13 @@ pub struct GranuleRows {
     bytes: usize,
 }
 
+impl CarriedRow {
+    /// The bytes of its key and its value.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+}
+
 impl Rows {
     /// The rows of a granule; `None` if the node has none of it.
     #[must_use]
@@ -190,15 +197,30 @@ impl Rows {
         of.remove_tombstones();
     }
 
-    /// The rows of the granule as another node is given them.
+    /// Rows of the granule as another node is given them: those behind `after`, of `bytes_max` bytes at most, or one. Says
+    /// whether they are the last.
     #[must_use]
-    pub fn carried(&self, granule: &GranuleId) -> Vec<CarriedRow> {
-        let rows = self.granules.get(granule).into_iter().flat_map(|of| &of.rows);
-        rows.filter_map(|((table, key), row)| {
-            let value = row.value.clone()?;
-            Some(CarriedRow { table: *table, key: key.clone(), version: row.version, value })
-        })
-        .collect()
+    pub fn carried(
+        &self,
+        granule: &GranuleId,
+        after: Option<&RowKey>,
+        bytes_max: usize,
+    ) -> (Vec<CarriedRow>, bool) {
+        let start = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let of = self.granules.get(granule);
+        let rows = of.into_iter().flat_map(|of| of.rows.range((start, Bound::Unbounded)));
+        let (mut carried, mut bytes) = (Vec::new(), 0);
+        for ((table, key), row) in rows {
+            let Some(value) = row.value.clone() else { continue };
+            let (table, key) = (*table, key.clone());
+            let row = CarriedRow { table, key, version: row.version, value };
+            bytes += row.bytes();
+            if bytes > bytes_max && !carried.is_empty() {
+                return (carried, false);
+            }
+            carried.push(row);
+        }
+        (carried, true)
     }
 
     /// Replaces the granule's rows by those that were carried here.
@@ -371,6 +393,31 @@ mod tests {
         assert!(row(&rows, "gx").expect("a row").is_valid, "an older version comes late");
     }
 
+    /// All rows of the granule, as they are carried.
+    fn carried(rows: &Rows) -> Vec<CarriedRow> {
+        let (carried, is_last) = rows.carried(&granule(), None, usize::MAX);
+        assert!(is_last);
+        carried
+    }
+
+    #[test]
+    fn parts_make_the_whole() {
+        let mut rows = Rows::default();
+        let writes = ["ga", "gb", "gc", "gd"].map(|key| write(key, Some("12")));
+        rows.apply(&granule(), &writes, version(1), true);
+        rows.apply(&granule(), &[write("gb", None)], version(2), false);
+        for (bytes_max, parts) in [(0, 3), (7, 3), (8, 2), (12, 1)] {
+            let (mut all, mut made, mut is_last) = (Vec::<CarriedRow>::new(), 0, false);
+            while !is_last {
+                let after = all.last().map(|row| (row.table, row.key.clone()));
+                let (part, last) = rows.carried(&granule(), after.as_ref(), bytes_max);
+                all.extend(part);
+                (made, is_last) = (made + 1, last);
+            }
+            assert_eq!((made, all), (parts, carried(&rows)), "{bytes_max}");
+        }
+    }
+
     #[test]
     fn a_tombstone_stays_until_it_is_validated() {
         let mut rows = Rows::default();
@@ -379,7 +426,7 @@ mod tests {
         let delete = [write("gx", None)];
         rows.apply(&granule(), &delete, version(2), false);
         assert_eq!(row(&rows, "gx").expect("a tombstone").value, None);
-        assert_eq!(rows.carried(&granule()), []);
+        assert_eq!(carried(&rows), []);
         rows.validate(&granule(), &delete, version(2));
         assert_eq!(row(&rows, "gx"), None);
         let after = rows.granule(&granule()).expect("it had rows");
@@ -392,7 +439,7 @@ mod tests {
         from.apply(&granule(), &[write("gx", Some("x")), write("gy", None)], version(2), false);
         to.apply(&granule(), &[write("gz", Some("z"))], version(1), true);
         from.validate_all(&granule());
-        to.receive(&granule(), from.carried(&granule()));
+        to.receive(&granule(), carried(&from));
         assert_eq!(to.granule(&granule()).map(GranuleRows::bytes), Some(3));
         assert_eq!((row(&to, "gz"), row(&to, "gx")), (None, row(&from, "gx")));
         to.discard(&granule());
@@ -403,11 +450,11 @@ mod tests {
     fn no_structure_of_a_copy_returns_with_the_next() {
         let (mut from, mut to) = (Rows::default(), Rows::default());
         from.apply(&granule(), &[write("gx", Some("x"))], version(1), true);
-        to.receive(&granule(), from.carried(&granule()));
+        to.receive(&granule(), carried(&from));
         let scanned = to.granule(&granule()).map(GranuleRows::structure);
         to.discard(&granule());
         from.apply(&granule(), &[write("gy", Some("y"))], version(2), true);
-        to.receive(&granule(), from.carried(&granule()));
+        to.receive(&granule(), carried(&from));
         assert_ne!(to.granule(&granule()).map(GranuleRows::structure), scanned);
         to.clear();
         to.receive(&granule(), Vec::new());

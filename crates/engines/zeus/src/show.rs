@@ -1,7 +1,7 @@
 //! Messages in one line, for traces.
 
 use crate::granule::GranuleId;
-use crate::message::{Inv, MessageBody, ReplicationInv, ZeusMessage};
+use crate::message::{CarriedPart, Inv, MessageBody, PartRequest, ReplicationInv, ZeusMessage};
 use std::fmt;
 
 fn name(granule: &GranuleId) -> String {
@@ -17,6 +17,16 @@ fn inv(inv: &Inv) -> String {
     };
     let of = requested.by.node;
     format!("{} {} for {of} {replaced} → {record}{source}{answer}", name(granule), requested.kind)
+}
+
+fn part(part: &CarriedPart) -> String {
+    let more = if part.is_last { "" } else { ", more follow" };
+    format!(" with {} rows{more}", part.rows.len())
+}
+
+fn part_request(request: &PartRequest) -> String {
+    let (_, after) = &request.after;
+    format!("{} {} after {}", name(&request.granule), request.o_ts, after.escape_ascii())
 }
 
 fn replication_inv(inv: &ReplicationInv) -> String {
@@ -42,8 +52,7 @@ fn text_of(body: &MessageBody) -> String {
         MessageBody::Nack { granule, record } => format!("Nack {} {record}", name(granule)),
         MessageBody::Inv(of) => format!("Inv {}", inv(of)),
         MessageBody::Ack(ack) => {
-            let rows = ack.rows.as_ref();
-            let rows = rows.map_or(String::new(), |rows| format!(" with {} rows", rows.rows.len()));
+            let rows = ack.rows.as_ref().map_or(String::new(), part);
             format!("Ack {} {}{rows}", name(&ack.inv.granule), ack.inv.record)
         }
         MessageBody::Val { granule, record } => format!("Val {} {record}", name(granule)),
@@ -59,6 +68,8 @@ fn text_of(body: &MessageBody) -> String {
         MessageBody::CopyRequest { shard, after } => {
             format!("CopyRequest {shard} after {}", after.as_ref().map_or("-".to_owned(), name))
         }
+        MessageBody::CopyQuery { shard } => format!("CopyQuery {shard}"),
+        MessageBody::CopyDone { shard } => format!("CopyDone {shard}"),
         MessageBody::Copy(copy) => {
             let records = copy.records.iter().map(|record| {
                 let pending = record.pending.as_ref();
@@ -73,6 +84,10 @@ fn text_of(body: &MessageBody) -> String {
             };
             let last = if copy.is_last { " last" } else { "" };
             format!("Copy {} {whose}{last}{}", copy.shard, records.collect::<String>())
+        }
+        MessageBody::PartRequest(request) => format!("PartRequest {}", part_request(request)),
+        MessageBody::Part { request, part: of } => {
+            format!("Part {}{}", part_request(request), part(of))
         }
         MessageBody::Recruit { granule, o_ts } => format!("Recruit {} as of {o_ts}", name(granule)),
     }

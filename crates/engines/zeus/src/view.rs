@@ -34,7 +34,10 @@ pub struct Directory {
     pub leader: NodeId,
     /// All of them, the shard's voters; the leader is one.
     pub nodes: Vec<NodeId>,
-    /// None of the nodes that ever kept it has been out: if none of them has the directory, no granule was created yet.
+    /// Those of them that were added later, each with the first epoch in which it is one.
+    pub added: BTreeMap<NodeId, Epoch>,
+    /// If no live node has the directory, no granule was created yet: none of the nodes that ever kept it has been out, or one
+    /// that lives has been in it since the first epoch. Nothing is created without the acknowledgement of that one.
     pub is_first: bool,
 }
 
@@ -99,6 +102,16 @@ impl View {
         self.directories[shard.0 as usize].nodes.contains(&node)
     }
 
+    /// Whether the node keeps the records of the shard, and has since that epoch or an earlier one.
+    ///
+    /// # Panics
+    /// If the view has no such shard.
+    #[must_use]
+    pub fn is_directory_node_since(&self, shard: ShardId, node: NodeId, epoch: Epoch) -> bool {
+        let added = self.directories[shard.0 as usize].added.get(&node);
+        self.is_directory_node(shard, node) && added.is_none_or(|since| *since <= epoch)
+    }
+
     /// Whether what an earlier view says of the node is void: it is out, or was out between `earlier` and this view.
     #[must_use]
     pub fn has_lost(&self, node: NodeId, earlier: &View) -> bool {
@@ -117,8 +130,22 @@ mod tests {
         View {
             epoch: Epoch(epoch),
             members,
-            directories: vec![Directory { leader: NodeId(1), nodes, is_first: true }],
+            directories: vec![Directory {
+                leader: NodeId(1),
+                nodes,
+                added: BTreeMap::from([(NodeId(2), Epoch(3))]),
+                is_first: true,
+            }],
         }
+    }
+
+    #[test]
+    fn a_node_may_be_added_to_a_directory() {
+        let view = view(4, &[]);
+        let is_one =
+            |node, epoch| view.is_directory_node_since(ShardId(0), NodeId(node), Epoch(epoch));
+        assert!(is_one(0, 0) && is_one(2, 3));
+        assert!(!is_one(2, 2) && !is_one(3, 4));
     }
 
     #[test]

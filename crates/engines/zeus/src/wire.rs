@@ -3,8 +3,8 @@
 
 use crate::granule::GranuleId;
 use crate::message::{
-    CarriedGranule, CopiedRecord, DirectoryCopy, GranuleWrites, Inv, MessageBody, OwnershipAck,
-    OwnershipRequest, ReplicationInv, ZeusMessage,
+    CarriedPart, CopiedRecord, DirectoryCopy, GranuleWrites, Inv, MessageBody, OwnershipAck,
+    OwnershipRequest, PartRequest, ReplicationInv, ZeusMessage,
 };
 use crate::record::{OwnershipRecord, OwnershipTs, RequestKind, Requested};
 use crate::rows::{CarriedRow, RowWrite};
@@ -18,6 +18,7 @@ use proptest::prelude::*;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::wire::check::{returns, withstands};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, Time, WorkerId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,12 +105,20 @@ fn inv() -> impl Strategy<Value = Inv> {
     )
 }
 
-fn carried() -> impl Strategy<Value = CarriedGranule> {
+fn part() -> impl Strategy<Value = CarriedPart> {
     let row = (any::<u32>(), short_bytes(), version(), short_bytes()).prop_map(
         |(table, key, version, value)| CarriedRow { table: TableId(table), key, version, value },
     );
-    (number(), vec(row, 0..3))
-        .prop_map(|(clock, rows)| CarriedGranule { clock: Clock(clock), rows })
+    (number(), vec(row, 0..3), any::<bool>()).prop_map(|(clock, rows, is_last)| {
+        let is_last = is_last || rows.is_empty();
+        CarriedPart { clock: Clock(clock), rows, is_last }
+    })
+}
+
+fn part_request() -> impl Strategy<Value = PartRequest> {
+    (granule(), o_ts(), any::<u32>(), short_bytes()).prop_map(|(granule, o_ts, table, key)| {
+        PartRequest { granule, o_ts, after: (TableId(table), key) }
+    })
 }
 
 fn writes() -> impl Strategy<Value = GranuleWrites> {
@@ -127,10 +136,12 @@ fn ownership_body() -> impl Strategy<Value = MessageBody> {
         ),
         (granule(), record()).prop_map(|(granule, record)| MessageBody::Nack { granule, record }),
         inv().prop_map(MessageBody::Inv),
-        (inv(), option::of(carried()))
+        (inv(), option::of(part()))
             .prop_map(|(inv, rows)| MessageBody::Ack(OwnershipAck { inv, rows })),
         (granule(), record()).prop_map(|(granule, record)| MessageBody::Val { granule, record }),
         (granule(), o_ts()).prop_map(|(granule, o_ts)| MessageBody::Recruit { granule, o_ts }),
+        part_request().prop_map(MessageBody::PartRequest),
+        (part_request(), part()).prop_map(|(request, part)| MessageBody::Part { request, part }),
     ]
 }
 
@@ -166,6 +177,8 @@ fn recovery_body() -> impl Strategy<Value = MessageBody> {
             MessageBody::CopyRequest { shard: ShardId(shard), after }
         }),
         copy.prop_map(MessageBody::Copy),
+        any::<u32>().prop_map(|shard| MessageBody::CopyQuery { shard: ShardId(shard) }),
+        any::<u32>().prop_map(|shard| MessageBody::CopyDone { shard: ShardId(shard) }),
     ]
 }
 
@@ -190,12 +203,17 @@ fn known_body() -> impl Strategy<Value = MessageBody> {
             MessageBody::Nack { granule, .. }
             | MessageBody::Val { granule, .. }
             | MessageBody::Recruit { granule, .. } => known(granule),
+            MessageBody::PartRequest(request) | MessageBody::Part { request, .. } => {
+                known(&mut request.granule);
+            }
             MessageBody::Inv(inv) => known_inv(inv),
             MessageBody::Ack(ack) => known_inv(&mut ack.inv),
             MessageBody::ReplicationInv(inv) => {
                 inv.writes.iter_mut().for_each(|writes| known(&mut writes.granule));
             }
-            MessageBody::CopyRequest { shard, .. } => *shard = ShardId(0),
+            MessageBody::CopyRequest { shard, .. }
+            | MessageBody::CopyQuery { shard }
+            | MessageBody::CopyDone { shard } => *shard = ShardId(0),
             MessageBody::Copy(copy) => {
                 copy.shard = ShardId(0);
                 for record in &mut copy.records {
@@ -226,7 +244,12 @@ fn node() -> ZeusNode {
         View {
             epoch: Epoch(1),
             members: nodes.iter().map(|node| (*node, Epoch(1))).collect(),
-            directories: vec![Directory { leader: NodeId(0), nodes, is_first: true }],
+            directories: vec![Directory {
+                leader: NodeId(0),
+                nodes,
+                added: BTreeMap::new(),
+                is_first: true,
+            }],
         },
     );
     node
@@ -250,7 +273,7 @@ proptest! {
         let mut node = node();
         for (number, (from, body)) in (1..).zip(bodies) {
             let now = Time(number * 1_000_000);
-            node.receive(now, NodeId(from), ZeusMessage { epoch: Epoch(1), body });
+            node.receive(now, NodeId(from), [ZeusMessage { epoch: Epoch(1), body }]);
             node.tick(now);
             node.take_effects();
         }

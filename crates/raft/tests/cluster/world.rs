@@ -287,7 +287,7 @@ impl World {
         let earliest = running.find_map(|candidate| {
             let (base, order) = (candidate.restored.as_ref()?, &candidate.told);
             let mut others = self.test_replicas.values();
-            others.all(|other| other.place(base, order).is_some()).then(|| (base, order))
+            others.all(|other| other.place(base, order).is_some()).then_some((base, order))
         });
         if let Some((base, order)) = earliest {
             (self.base, self.order) = (base.clone(), order.clone());

@@ -195,7 +195,8 @@ impl ZeusRules {
             return Ok(());
         };
         let creation = self.creations.entry(granule.clone()).or_default();
-        let is_first = record.o_ts.version == 1 && record.owner.is_some();
+        // The owner may have died before it had created it: then only readers have it.
+        let is_first = record.o_ts.version == 1 && record.replicas().next().is_some();
         if is_first && record.o_ts > creation.o_ts {
             if creation.has_rows {
                 let before = creation.o_ts;

@@ -15,6 +15,7 @@
 
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
+use crate::scenario::CreatedTables;
 use shoal_client::{Cluster, Partitioning};
 use shoal_engine::engine::Task;
 use shoal_types::{Error, Random, Rejected, Result, Scan, TableId};
@@ -25,15 +26,13 @@ use std::rc::Rc;
 /// Name of this group of clients.
 const NAME: &str = "tables";
 
-/// How the tables are partitioned.
-const HASH: Partitioning = Partitioning::Hash { prefix_bytes: 0 };
-
 /// How many names there are.
 const NAMES: u64 = 3;
 
 /// Clients that create, use and drop tables.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tables {
+    partitioning: Partitioning,
     lives: RefCell<Lives>,
 }
 
@@ -113,10 +112,20 @@ impl Lives {
 }
 
 impl Tables {
+    /// Clients whose tables are divided so.
+    #[must_use]
+    pub fn new(created: CreatedTables) -> Tables {
+        let partitioning = match created {
+            CreatedTables::Hashed => Partitioning::Hash { prefix_bytes: 0 },
+            CreatedTables::OneRange => Partitioning::ranges([Vec::new()]),
+        };
+        Tables { partitioning, lives: RefCell::default() }
+    }
+
     async fn open(&self, db: &Cluster, name: &str) -> Result<TableId> {
         let began = self.lives.borrow().opening(name);
         // Not `open_table`, which believes what the client has learned, also of a table that was dropped a moment ago.
-        let table = db.create_table(name, HASH).await?;
+        let table = db.create_table(name, self.partitioning.clone()).await?;
         let verdict = self.lives.borrow_mut().opened(name, table, &began);
         verdict.map_err(wrong)?;
         Ok(table)

@@ -3,7 +3,7 @@
 
 use crate::draw::one_of;
 use crate::fault_schedule::FaultWeights;
-use crate::scenario::{ClientWork, Scenario, partitioning};
+use crate::scenario::{ClientWork, CreatedTables, FAR_ROUND_TRIP, Scenario, partitioning};
 use crate::subject::{Subject, limits};
 use shoal_cluster::topology::{Partitioning, TableDefinition};
 #[cfg(feature = "planted")]
@@ -58,9 +58,11 @@ impl Subject for Zeus {
         ("drive-on-pending", ZeusPlantedBug::DriveOnPending),
         ("unacknowledge", ZeusPlantedBug::Unacknowledge),
         ("answer-before-copy", ZeusPlantedBug::AnswerBeforeCopy),
+        ("added-without-copy", ZeusPlantedBug::AddedWithoutCopy),
         ("copy-without-pending", ZeusPlantedBug::CopyWithoutPending),
         ("create-what-was-lost", ZeusPlantedBug::CreateWhatWasLost),
         ("serve-while-dropped", ZeusPlantedBug::ServeWhileDropped),
+        ("apply-first-part", ZeusPlantedBug::ApplyFirstPart),
         ("structure-unchecked", ZeusPlantedBug::StructureUnchecked),
     ];
 
@@ -80,6 +82,13 @@ impl Subject for Zeus {
         protocol.favour = 4 * protocol.backoff_most + 4 * round_trip;
         protocol.slots_pending_max = one_of(&mut waits, &[1, 4, 4096]);
         protocol.copied_records_max = one_of(&mut waits, &[1, 5, 1024]);
+        // A part is a round trip, and granules may have thousands of rows.
+        let parts = match round_trip {
+            near if near <= Duration::from_millis(2) => [1, 4 << 10, 64 << 10],
+            far if far < FAR_ROUND_TRIP => [4 << 10, 4 << 10, 64 << 10],
+            _ => [64 << 10; 3],
+        };
+        protocol.part_bytes = one_of(&mut random.fork(5), &parts);
         options.pending_wait_max = (4 * round_trip).max(Duration::from_millis(10));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
@@ -98,6 +107,11 @@ impl Subject for Zeus {
         (faults.struck_percent, faults.gone_percent, faults.interrupted_ppm) = (0, 0, 0);
         if scenario.failures.fails {
             faults.apart_ns = 4 * lease + 40 * scenario.round_trip_ns;
+            if scenario.node_changes_every_ns > 0 {
+                // A node that is removed takes its copies along.
+                let apart = scenario.node_changes_every_ns.max(faults.apart_ns);
+                scenario.node_changes_every_ns = apart;
+            }
             let message = scenario.failures.options.lease / MESSAGES_OF_A_LEASE;
             scenario.cpu.message = scenario.cpu.message.min(message);
             // A late message holds up all behind it on its connection: heartbeats, too, and so puts nodes out.
@@ -106,8 +120,11 @@ impl Subject for Zeus {
         // In most runs the tables of histories have many granules, which no scan crosses.
         let scans = random.chance(1, 4);
         for group in &mut scenario.groups {
-            if let ClientWork::Histories(mix) = &mut group.work {
-                mix.scans_percent *= u32::from(scans);
+            match &mut group.work {
+                ClientWork::Histories(mix) => mix.scans_percent *= u32::from(scans),
+                // Its clients scan whole tables.
+                ClientWork::Tables(created) => *created = CreatedTables::OneRange,
+                _ => {}
             }
         }
     }

@@ -73,8 +73,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More events than this at one instant mean that time does not advance any more.
-const EVENTS_AT_ONCE_MAX: u64 = 2_000_000;
+/// More events than this within [`EVENTS_COUNTED_FOR`] mean that events cause events, and that time hardly advances.
+const EVENTS_MAX: u64 = 5_000_000;
+const EVENTS_COUNTED_FOR: Duration = Duration::from_secs(1);
 
 /// The longest delay of a nudge to another worker of the node.
 const NUDGE_NS_MAX: u64 = 2_000;
@@ -279,7 +280,9 @@ pub struct Simulation<E: Simulated> {
     is_thorough: bool,
     trace: Option<EventTrace>,
     watcher: Option<EventWatcher<E::Observation>>,
-    events_at_once: u64,
+    /// The events since `counted_since`.
+    events: u64,
+    counted_since: Time,
 }
 
 impl<E: Simulated> Simulation<E> {
@@ -336,7 +339,8 @@ impl<E: Simulated> Simulation<E> {
             is_thorough: false,
             trace: None,
             watcher: None,
-            events_at_once: 0,
+            events: 0,
+            counted_since: Time::ZERO,
             topology,
         };
         let founders = simulation.topology.nodes().len() * simulation.cluster.workers;
@@ -437,11 +441,13 @@ impl<E: Simulated> Simulation<E> {
             if at > self.now {
                 self.now = at;
                 self.true_time.set(at);
-                self.events_at_once = 0;
             }
-            self.events_at_once += 1;
-            if self.events_at_once > EVENTS_AT_ONCE_MAX {
-                let what = "virtual time does not advance: events cause events at the same instant";
+            if at >= self.counted_since + EVENTS_COUNTED_FOR {
+                (self.events, self.counted_since) = (0, at);
+            }
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                let what = "virtual time hardly advances: events cause events";
                 return Err(Violation::new("progress", self.now, what));
             }
             self.happen(item)?;

@@ -59,6 +59,7 @@ impl StateMachine {
             let assignment = &shard.assignment;
             let listed = assignment.voters.iter().chain(&assignment.learners);
             let others = assignment.empty.keys().chain(&assignment.left);
+            let others = others.chain(assignment.voting_since.keys());
             listed.chain([&assignment.leader]).chain(others).copied().collect()
         };
         let named = self.shards.iter().flat_map(|shard| -> BTreeSet<NodeId> { holders(shard) });

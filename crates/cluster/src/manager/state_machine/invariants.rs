@@ -50,11 +50,14 @@ impl StateMachine {
         let rules = rules.into_iter().chain([(removed.into_iter().all(is_over), "was removed")]);
         let of_shards = self.shards.iter().flat_map(|shard| {
             let Assignment { leader, ballot, voters, learners, empty, .. } = &shard.assignment;
+            let voting_since = &shard.assignment.voting_since;
             [
                 (ballot.epoch <= self.epoch, "appointed in the future"),
                 (ballot.node == *leader, "the ballot of another"),
                 (shard.assignment.holds(*leader), "leads without a replica"),
                 (!voters.iter().any(|node| learners.contains(node)), "two roles"),
+                (voting_since.keys().all(|node| voters.contains(node)), "votes without a vote"),
+                (voting_since.values().all(|since| *since <= self.epoch), "votes in the future"),
                 (empty.keys().all(|node| shard.assignment.holds(*node)), "strays"),
                 (
                     !shard.assignment.left.iter().any(|node| shard.assignment.holds(*node)),

@@ -1,7 +1,7 @@
 //! Configurations: the views of the protocol are made of them, and closed epochs are reported.
 
 use super::shared::placement;
-use super::{Zeus, ZeusEffects, ZeusObservation};
+use super::{FIRST_EPOCH, Zeus, ZeusEffects, ZeusObservation};
 use crate::view::{Directory, View};
 use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
 use shoal_types::{Aborted, Conflict, NodeId, Time};
@@ -57,11 +57,19 @@ impl Zeus {
     }
 
     /// Reports to the manager that nothing was left hanging in closed epochs, on the shards whose streams this worker leads: the
-    /// protocol ends its epochs itself.
+    /// protocol ends its epochs itself. Asks the voters that are new there whether they have copied the directory.
     pub(super) fn report(&mut self, effects: &mut ZeusEffects) {
-        let Some(configuration) = &self.configuration else { return };
+        let Some(configuration) = self.configuration.clone() else { return };
         let led = self.led.iter().map(|(shard, ballot)| (*shard, *ballot));
-        self.reported.report(configuration, led, effects);
+        self.reported.report(&configuration, led, effects);
+        let now = self.now();
+        for shard in self.led.keys() {
+            let Some(assignment) = configuration.shard(*shard) else { continue };
+            let catching_up: Vec<NodeId> = assignment.catching_up().map(|it| it.node).collect();
+            if !catching_up.is_empty() {
+                self.with_node(effects, |shared| shared.node.ask_copied(now, *shard, catching_up));
+            }
+        }
     }
 }
 
@@ -72,7 +80,7 @@ fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation
         standing.alive && (*of != node || standing.incarnation == incarnation)
     });
     let directory = |assignment: &Assignment| {
-        let Assignment { leader, voters, .. } = assignment;
+        let Assignment { leader, voters, voting_since, .. } = assignment;
         // A learner may lead the streams; it keeps no records.
         let leader = if voters.contains(leader) { *leader } else { voters[0] };
         let is_first = |node: &NodeId| {
@@ -80,7 +88,13 @@ fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation
             standing.is_first && (standing.alive || standing.incarnation == Incarnation(0))
         };
         let is_first = assignment.left.is_empty() && voters.iter().all(is_first);
-        Directory { leader, nodes: voters.clone(), is_first }
+        let from_the_first = |node: &NodeId| {
+            let standing = &configuration.nodes[node.0 as usize];
+            let is_member = standing.alive && standing.since == FIRST_EPOCH;
+            is_member && !voting_since.contains_key(node)
+        };
+        let is_first = is_first || voters.iter().any(from_the_first);
+        Directory { leader, nodes: voters.clone(), added: voting_since.clone(), is_first }
     };
     View {
         epoch: configuration.epoch,

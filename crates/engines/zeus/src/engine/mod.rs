@@ -172,7 +172,7 @@ impl Engine for Zeus {
                 let mut messages = messages.into_iter();
                 while messages.len() > 0 {
                     let some = messages.by_ref().take(TAKEN_TOGETHER_MAX);
-                    self.with_node(effects, |node| node.node.receive_all(now, from.node, some));
+                    self.with_node(effects, |node| node.node.receive(now, from.node, some));
                 }
             }
             EngineEvent::Received { from, message: ZeusEngineMessage::Relay(relay) } => {
@@ -257,6 +257,11 @@ impl Engine for Zeus {
     fn known_epochs(&self, _: Epoch) -> KnownEpochs {
         let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         KnownEpochs { open, ..KnownEpochs::default() }
+    }
+
+    /// A voter has the directory.
+    fn has_caught_up(&self, shard: ShardId, replica: NodeId) -> bool {
+        self.shared.lock().node.has_copied(shard, replica)
     }
 
     /// Streams have no entries.

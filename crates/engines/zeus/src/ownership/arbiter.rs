@@ -1,9 +1,9 @@
 //! An arbiter: it is invalid from an `Inv` until a `Val`, and acknowledges what the rules allow.
 
-use super::driver::{addressed, lacks_rows};
+use super::driver::addressed_anew;
 use super::{Holding, Ownership, PendingInv, PendingSlots};
 use crate::granule::GranuleId;
-use crate::message::{CarriedGranule, Inv, MessageBody, OwnershipAck};
+use crate::message::{Inv, MessageBody, OwnershipAck};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::{Level, OwnershipRecord, RequestKind};
 use crate::scope::Scope;
@@ -46,6 +46,11 @@ impl Ownership {
             }
             // What was acknowledged stays so, for any of the contenders may have won by it (rule Z17).
             arrived = pending.arrived;
+            let request_of = |inv: &Inv| (inv.requested, inv.number);
+            assert!(
+                from != scope.node || other != o_ts || request_of(&pending.inv) == request_of(&inv),
+                "Z17: {granule} has two records {o_ts}"
+            );
             if other == o_ts {
                 replays = pending.replays;
             }
@@ -113,20 +118,16 @@ impl Ownership {
         if is_source && !scope.may_pass_barrier() {
             return;
         }
-        let gives = (is_owner || is_source) && requester != scope.node && lacks_rows(inv);
-        let rows = (gives && holding.is_replica).then(|| {
-            let of = scope.rows.granule(granule);
-            let is_valid = of.is_none_or(|of| of.is_valid());
-            // When it is acknowledged again, the new owner may have written the granule already.
-            let is_first = is_owner && !pending.is_acknowledged;
-            assert!(!is_first || is_valid, "Z4: {granule} moves with pending rows");
-            CarriedGranule { clock: holding.clock, rows: scope.rows.carried(granule) }
-        });
-        let ack = OwnershipAck { inv: inv.clone(), rows };
+        // When it is acknowledged again, the new owner may have written the granule already.
+        let is_first = is_owner && !pending.is_acknowledged;
+        let inv = inv.clone();
         let (answer_to, record) = (inv.answer_to, inv.record.clone());
         (pending.is_answered, pending.is_acknowledged) = (true, true);
+        let rows = holding.part_to_give(scope, granule, None);
+        let of = scope.rows.granule(granule).filter(|_| is_first && rows.is_some());
+        assert!(of.is_none_or(|of| of.is_valid()), "Z4: {granule} moves with pending rows");
         scope.rows.change(granule);
-        scope.send(answer_to, MessageBody::Ack(ack));
+        scope.send(answer_to, MessageBody::Ack(OwnershipAck { inv, rows }));
         if scope.has(ZeusPlantedBug::ArbitersApplyFirst) {
             self.on_val(scope, granule, record);
         }
@@ -193,11 +194,7 @@ impl Ownership {
         let mut inv = pending.inv.clone();
         let lives = scope.view.is_member(inv.requested.by);
         inv.answer_to = if lives { inv.requested.by.node } else { scope.node };
-        let mut inv = addressed(scope, inv.clone()).unwrap_or_else(|| {
-            // No live node can give the rows: the arbiters only have to agree. A requester that lives has applied, and notifies
-            // them so, or concludes that the granule is lost.
-            Inv { arbiters: scope.directory(granule).collect(), source: None, ..inv }
-        });
+        let mut inv = addressed_anew(scope, &inv);
         if !lives {
             inv.source = None;
         }

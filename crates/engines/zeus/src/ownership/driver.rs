@@ -103,6 +103,11 @@ pub(super) fn addressed(scope: &Scope<'_>, mut inv: Inv) -> Option<Inv> {
     {
         inv.arbiters.insert(reader);
     }
+    if inv.creates() {
+        // They have the empty copy from the `Inv` only, also where they have left the directory since.
+        let readers = inv.record.readers.iter().filter(|reader| scope.view.is_live(**reader));
+        inv.arbiters.extend(readers);
+    }
     inv.source = None;
     if owner.is_none() && lacks_rows(&inv) {
         let source = inv.replaced.readers.iter().find(|reader| scope.view.is_live(**reader))?;
@@ -110,6 +115,16 @@ pub(super) fn addressed(scope: &Scope<'_>, mut inv: Inv) -> Option<Inv> {
         inv.arbiters.insert(*source);
     }
     Some(inv)
+}
+
+/// The invalidation with its arbiters in this epoch. Where no live node can give the rows, the arbiters only have to agree: a
+/// requester that lives has applied, and notifies them so, or concludes that the granule is lost.
+pub(super) fn addressed_anew(scope: &Scope<'_>, inv: &Inv) -> Inv {
+    addressed(scope, inv.clone()).unwrap_or_else(|| Inv {
+        arbiters: scope.directory(&inv.granule).collect(),
+        source: None,
+        ..inv.clone()
+    })
 }
 
 /// Whether the requester has to be given the rows, by the records and not by its own word.

@@ -21,6 +21,7 @@
 //! | `holding.rs` | what a node knows of a granule |
 //! | `wants.rs` | what its transactions need |
 //! | `requester.rs` | requests, and the collection of acknowledgements |
+//! | `parts.rs` | the rows of a granule that moves |
 //! | `driver.rs` | a directory node that grants requests |
 //! | `favoured.rs` | whose turn is next |
 //! | `arbiter.rs` | invalidation, acknowledgement, validation, replay |
@@ -34,10 +35,12 @@ mod driver;
 mod favoured;
 mod holding;
 mod open;
+mod parts;
 mod requester;
 mod wants;
 
 use corrections::{Corrections, LOOKED_AT_AFTER};
+use driver::addressed_anew;
 use favoured::Favoured;
 pub use holding::{Holding, OpenRequest, PendingInv};
 use open::OpenGranules;
@@ -77,10 +80,12 @@ pub struct OwnershipCounters {
 /// The acknowledgements for one invalidation, at the requester or at a node that replays.
 #[derive(Debug, Clone)]
 struct Collected {
-    /// The first of them; the rows of any of them.
+    /// The first of them; the rows of any of them, as far as they have come.
     ack: OwnershipAck,
     from: BTreeSet<NodeId>,
     needed: BTreeSet<NodeId>,
+    /// The node that gives the rows.
+    giver: Option<NodeId>,
 }
 
 /// A node's part of the ownership protocol.
@@ -321,13 +326,16 @@ impl Ownership {
                 self.uneven.insert(granule.clone());
             }
             if let Some(pending) = &mut holding.pending {
-                let Inv { record, replaced, arbiters, .. } = &mut pending.inv;
+                let Inv { record, replaced, .. } = &mut pending.inv;
                 record.strip(is_dead);
                 replaced.strip(is_dead);
-                arbiters.retain(|arbiter| !is_dead(*arbiter));
+                pending.inv = addressed_anew(scope, &pending.inv);
                 pending.replay_at = scope.now;
                 pending.replays.reset();
             }
+            // A node that has left the directory arbitrates no more, unless it has the granule.
+            let is_arbiter = |pending: &PendingInv| pending.inv.arbiters.contains(&scope.node);
+            holding.pending = holding.pending.take().filter(is_arbiter);
             if let Some(request) = &mut holding.request {
                 request.repeat_at = scope.now;
                 request.repeats.reset();

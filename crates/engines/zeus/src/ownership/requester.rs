@@ -242,16 +242,23 @@ impl Ownership {
         let OwnershipAck { inv, rows } = ack;
         let arbiters = inv.arbiters.clone();
         let source = inv.source;
+        let requested_by = inv.requested.by;
         let collected =
             self.collected.entry((granule.clone(), o_ts)).or_insert_with(|| Collected {
                 ack: OwnershipAck { inv, rows: None },
                 from: BTreeSet::new(),
                 needed: BTreeSet::new(),
+                giver: None,
             });
         collected.from.insert(from);
         collected.needed.extend(arbiters);
         collected.ack.inv.source = source.or(collected.ack.inv.source);
-        collected.ack.rows = rows.or(collected.ack.rows.take());
+        if let Some(rows) = rows {
+            collected.take_first_part(from, rows);
+            if scope.view.member(scope.node) == Some(requested_by) {
+                self.request_part(scope, &granule, o_ts);
+            }
+        }
         self.complete(scope, &granule, o_ts);
     }
 
@@ -283,6 +290,10 @@ impl Ownership {
             return;
         }
         let is_requester = scope.view.member(scope.node) == Some(inv.requested.by);
+        let takes_part = scope.has(ZeusPlantedBug::ApplyFirstPart);
+        if is_requester && collected.next_after().is_some() && !takes_part {
+            return;
+        }
         let lacks = inv.requested.kind.takes() && !inv.creates() && collected.ack.rows.is_none();
         let is_replica = self.granules.get(granule).is_some_and(|holding| holding.is_replica);
         let lacks = is_requester && lacks && !is_replica;

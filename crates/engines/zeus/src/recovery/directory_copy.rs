@@ -1,4 +1,5 @@
-//! Copies of the directory, for a directory node that is new or was out.
+//! Copies of the directory, for a directory node that is new or was out. A voter of a shard that takes the place of another is
+//! new; the manager waits with the next replacement until the leader of the shard reports that it has the directory.
 //!
 //! Such a node counts as an arbiter from the epoch's beginning, and answers nothing until it has all records (rule Z18). So
 //! no granule of the shard can move while it copies, and what it is given in parts is of one time. Pending records are
@@ -7,7 +8,8 @@
 //! Where no live node has the directory, it is rebuilt from what all live nodes know of the granules that they hold. Of two
 //! records of a granule the newer one counts: the owner has the newest, and where it is dead, the readers have one that
 //! names them. Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
-//! with the directory and all its copies (rule Z21). Only where no directory node was ever out was there no directory before.
+//! with the directory and all its copies (rule Z21). Only where no directory node was ever out, or one that is in has been
+//! one since the first epoch, was there nothing before: it has acknowledged no creation.
 
 use crate::granule::GranuleId;
 use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
@@ -15,7 +17,7 @@ use crate::ownership::{Ownership, PendingSlots};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::view::View;
-use shoal_types::{NodeId, ShardId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The copies of directories that a node is making.
@@ -26,6 +28,10 @@ pub(crate) struct DirectoryCopies {
     /// The shards whose directory is here, and was rebuilt by a node that may not have learned of all granules.
     rebuilt: BTreeSet<ShardId>,
     shards: BTreeMap<ShardId, Copying>,
+    /// The nodes that are asked whether they have copied a directory, and in this epoch have not said so.
+    asked: BTreeSet<(ShardId, NodeId)>,
+    /// Those that have said so.
+    copied: BTreeSet<(ShardId, NodeId)>,
     repeat_at: Time,
 }
 
@@ -58,14 +64,25 @@ impl DirectoryCopies {
         &self.rebuilt
     }
 
-    /// In a new epoch: a node that was out copies the directories that it keeps; a copy that was begun earlier begins anew,
-    /// with the nodes of this epoch.
-    pub(crate) fn enter_epoch(&mut self, node: NodeId, was_out: bool, view: &View, now: Time) {
+    /// In a new epoch: a node copies the directories that it keeps and did not keep in `since`, the last epoch that it was in,
+    /// or all where it was out in between; a copy that was begun earlier begins anew, with the nodes of this epoch.
+    pub(crate) fn enter_epoch(
+        &mut self,
+        node: NodeId,
+        since: Option<Epoch>,
+        view: &View,
+        now: Time,
+    ) {
         let shards = (0..view.directories.len() as u32).map(ShardId);
-        let kept = shards.filter(|shard| view.is_directory_node(*shard, node));
-        if was_out {
-            self.copying = kept.collect();
-        }
+        let kept: BTreeSet<ShardId> =
+            shards.filter(|shard| view.is_directory_node(*shard, node)).collect();
+        self.copying.retain(|shard| kept.contains(shard));
+        self.rebuilt.retain(|shard| kept.contains(shard));
+        let has_kept = |shard: &ShardId| {
+            since.is_some_and(|since| view.is_directory_node_since(*shard, node, since))
+        };
+        self.copying.extend(kept.into_iter().filter(|shard| !has_kept(shard)));
+        (self.asked, self.copied) = (BTreeSet::new(), BTreeSet::new());
         if view.live().all(|other| other == node) {
             // No other node could know anything.
             let copying = std::mem::take(&mut self.copying);
@@ -77,7 +94,7 @@ impl DirectoryCopies {
 
     /// Asks the sources for what is missing.
     pub(crate) fn repeat(&mut self, scope: &mut Scope<'_>) {
-        if self.shards.is_empty() || self.repeat_at > scope.now {
+        if self.wakes_at().is_none_or(|at| at > scope.now) {
             return;
         }
         self.repeat_at = scope.now + scope.options.repeat_after;
@@ -88,11 +105,40 @@ impl DirectoryCopies {
                 scope.send(*node, body);
             }
         }
+        for (shard, node) in &self.asked {
+            scope.send(*node, MessageBody::CopyQuery { shard: *shard });
+        }
+    }
+
+    /// Asks a directory node whether it has copied the directory, until it has.
+    pub(crate) fn ask_copied(&mut self, shard: ShardId, node: NodeId, now: Time) {
+        if !self.copied.contains(&(shard, node)) && self.asked.insert((shard, node)) {
+            self.repeat_at = now;
+        }
+    }
+
+    /// Whether another node has said in this epoch that it has the directory.
+    pub(crate) fn has_copied(&self, shard: ShardId, node: NodeId) -> bool {
+        self.copied.contains(&(shard, node))
+    }
+
+    /// The leader of a shard asks whether its directory is here. It asks again until it is.
+    pub(crate) fn on_query(&self, scope: &mut Scope<'_>, from: NodeId, shard: ShardId) {
+        if scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard) {
+            scope.send(from, MessageBody::CopyDone { shard });
+        }
+    }
+
+    /// Another node has the directory.
+    pub(crate) fn on_done(&mut self, from: NodeId, shard: ShardId) {
+        self.asked.remove(&(shard, from));
+        self.copied.insert((shard, from));
     }
 
     /// When something has to be sent again.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
-        (!self.shards.is_empty()).then_some(self.repeat_at)
+        let is_open = !self.shards.is_empty() || !self.asked.is_empty();
+        is_open.then_some(self.repeat_at)
     }
 
     /// Another node asks for what is known here of a shard's granules.
@@ -133,7 +179,10 @@ impl DirectoryCopies {
             let body = MessageBody::CopyRequest { shard, after: source.after.clone() };
             scope.send(from, body);
         }
-        copy.records.into_iter().for_each(|record| copying.add(record));
+        let layout = &scope.placement.layout;
+        let kept = copy.records.into_iter();
+        let kept = kept.filter(|record| !layout.was_dropped(record.granule.family));
+        kept.for_each(|record| copying.add(record));
         if !copying.is_complete() {
             return None;
         }

@@ -64,7 +64,12 @@ impl Cluster {
         let layout = GranuleLayout::of(&topology);
         let placement = Placement { topology: Arc::new(topology), layout };
         let nodes_of_directory = (0..3).map(NodeId).collect();
-        let directory = Directory { leader: NodeId(0), nodes: nodes_of_directory, is_first: true };
+        let directory = Directory {
+            leader: NodeId(0),
+            nodes: nodes_of_directory,
+            added: BTreeMap::new(),
+            is_first: true,
+        };
         let members = (0..nodes).map(|node| (NodeId(node), Epoch(1))).collect();
         let mut cluster = Cluster {
             now: Time::ZERO + Duration::from_secs(1),
@@ -142,8 +147,14 @@ impl Cluster {
     }
 
     pub fn deliver(&mut self, delivery: Delivery) {
-        let Delivery { from, to, message } = delivery;
-        self.step(to, |node, now| node.receive(now, from, message));
+        self.deliver_with(delivery, Vec::new());
+    }
+
+    /// Delivers a message, and behind it others between the same nodes, in one step.
+    pub fn deliver_with(&mut self, delivery: Delivery, others: Vec<Delivery>) {
+        let Delivery { from, to, .. } = delivery;
+        let all = std::iter::once(delivery).chain(others).map(|delivery| delivery.message);
+        self.step(to, |node, now| node.receive(now, from, all));
     }
 
     /// Time passes for all nodes.
@@ -185,6 +196,16 @@ impl Cluster {
         directory.is_first &= !without.iter().any(|node| directory.nodes.contains(node));
         let is_in = |node: &&NodeId| self.view.members.contains_key(*node);
         directory.leader = *directory.nodes.iter().find(is_in).unwrap_or(&directory.nodes[0]);
+    }
+
+    /// With the epoch that begins, these nodes are the directory.
+    pub fn replace_directory(&mut self, nodes: Vec<NodeId>) {
+        let next = Epoch(self.view.epoch.0 + 1);
+        let directory = &mut self.view.directories[0];
+        let new = nodes.iter().filter(|node| !directory.nodes.contains(node));
+        directory.added.extend(new.map(|node| (*node, next)));
+        directory.is_first &= directory.nodes.iter().all(|node| nodes.contains(node));
+        directory.nodes = nodes;
     }
 
     /// A node learns of the configuration.

@@ -7,23 +7,23 @@ use shoal_zeus::ZeusPlantedBug;
 
 /// Each bug, and a seed that finds it.
 const CAUGHT: [(ZeusPlantedBug, u64); 17] = [
-    (ZeusPlantedBug::ReplayUnapplied, 1289),
-    (ZeusPlantedBug::WaitWhileHolding, 6),
+    (ZeusPlantedBug::ReplayUnapplied, 649),
+    (ZeusPlantedBug::WaitWhileHolding, 0),
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
-    (ZeusPlantedBug::LesserWins, 9),
-    (ZeusPlantedBug::ArbitersApplyFirst, 0),
-    (ZeusPlantedBug::GrantWhilePending, 35),
+    (ZeusPlantedBug::LesserWins, 12),
+    (ZeusPlantedBug::ArbitersApplyFirst, 5),
+    (ZeusPlantedBug::GrantWhilePending, 4),
     (ZeusPlantedBug::FirstAckValidates, 9),
-    (ZeusPlantedBug::AckUnapplied, 9),
+    (ZeusPlantedBug::AckUnapplied, 33),
     (ZeusPlantedBug::SkipSlot, 0),
-    (ZeusPlantedBug::CheckWhileReading, 172),
-    (ZeusPlantedBug::HearOldEpoch, 8),
-    (ZeusPlantedBug::KeepAfterRemoval, 95),
-    (ZeusPlantedBug::ValidateNewer, 9),
+    (ZeusPlantedBug::CheckWhileReading, 9),
+    (ZeusPlantedBug::HearOldEpoch, 1),
+    (ZeusPlantedBug::KeepAfterRemoval, 0),
+    (ZeusPlantedBug::ValidateNewer, 7),
     (ZeusPlantedBug::ClockWithoutGranule, 0),
-    (ZeusPlantedBug::DriveOnPending, 2),
+    (ZeusPlantedBug::DriveOnPending, 0),
     (ZeusPlantedBug::AnswerBeforeCopy, 734),
-    (ZeusPlantedBug::CopyWithoutPending, 2543),
+    (ZeusPlantedBug::CopyWithoutPending, 29),
 ];
 
 /// Each of two owners scans the granule of the other one.
@@ -35,7 +35,7 @@ const EACH_READS_WHAT_THE_OTHER_WRITES: &str = "cluster nodes=3
          commit 1 2 put=b/x:2 touch=a";
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 20] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 21] = [
     (
         ZeusPlantedBug::AnswerBeforeReads,
         "cluster nodes=3
@@ -44,6 +44,18 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 20] = [
          commit 0 1 put=a/x:1
          commit 0 2 touch=a",
         "n0 committed T2, which only reads: Validated",
+    ),
+    // n3 takes the place of n0, and drives the first record of a granule that there is.
+    (
+        ZeusPlantedBug::AddedWithoutCopy,
+        "cluster nodes=5
+         want 4 1 own=a
+         settle
+         epoch directory=3,1,2
+         hear 0 1 2 3 4
+         settle
+         want 3 2 own=a",
+        "n3 → n1 e2 Inv a own for n3 0.0.0(-) → 1.2.3(n3 n1 n2)",
     ),
     // All nodes of the directory are out at once, and with them all copies of a.
     (

@@ -1,7 +1,7 @@
 //! Random runs: transactions, moves, loss, reordering, repeats, crashes, false suspicions and returns, then healing, and then
 //! everything has to be answered. What was read is judged as a history.
 
-use crate::cluster::{Cluster, T, granule};
+use crate::cluster::{Cluster, Delivery, T, granule};
 use crate::history::{Done, TOGGLES, has_second_row, judge};
 use bytes::Bytes;
 use shoal_engine::planted_bugs::PlantedBugs;
@@ -66,6 +66,8 @@ struct Run {
     history: Vec<Done>,
     crashes: u32,
     suspicions: u32,
+    /// Messages between two nodes that are under way are delivered in one step.
+    is_together: bool,
 }
 
 fn key(of: usize, row: &str) -> Bytes {
@@ -80,8 +82,12 @@ fn list_of(value: Option<&Bytes>) -> Vec<usize> {
 impl Run {
     fn new(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Run {
         let mut random = Random::new(seed);
-        let mut cluster =
-            Cluster::new(NODES, WORKERS, ZeusOptions { bugs, ..ZeusOptions::default() });
+        let whole = ZeusOptions::default();
+        // In half of the runs each row of a granule that moves is a part.
+        let part_bytes = if seed.is_multiple_of(2) { whole.part_bytes } else { 1 };
+        let options = ZeusOptions { bugs, part_bytes, ..whole };
+        let mut cluster = Cluster::new(NODES, WORKERS, options);
+        let is_together = seed % 4 < 2;
         (0..NODES).for_each(|node| cluster.hear(NodeId(node)));
         let count = 12 + random.below(36) as usize;
         let readers_in = 2 + random.below(3);
@@ -111,7 +117,7 @@ impl Run {
             });
         }
         let history = vec![Done::default(); count];
-        Run { cluster, random, transactions, history, crashes: 2, suspicions: 2 }
+        Run { cluster, random, transactions, history, crashes: 2, suspicions: 2, is_together }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -173,9 +179,14 @@ impl Run {
             true => self.cluster.deliveries[at].clone(),
             false => self.cluster.deliveries.remove(at),
         };
-        if !loses {
-            self.cluster.deliver(delivery);
+        if loses {
+            return;
         }
+        let is_with = |other: &mut Delivery| {
+            self.is_together && (other.from, other.to) == (delivery.from, delivery.to)
+        };
+        let others = self.cluster.deliveries.extract_if(.., is_with).collect();
+        self.cluster.deliver_with(delivery, others);
     }
 
     /// A node crashes, or is declared dead; transactions there are lost.

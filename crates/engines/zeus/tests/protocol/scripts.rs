@@ -78,7 +78,13 @@ impl Script {
             "settle" => self.cluster.settle(),
             "reverse" => self.cluster.deliveries.reverse(),
             "wait" => self.cluster.wait(Duration::from_micros(words.number(1))),
-            "epoch" => self.cluster.begin_epoch(&nodes(&words, "dead"), &nodes(&words, "back")),
+            "epoch" => {
+                let directory = nodes(&words, "directory");
+                if !directory.is_empty() {
+                    self.cluster.replace_directory(directory);
+                }
+                self.cluster.begin_epoch(&nodes(&words, "dead"), &nodes(&words, "back"));
+            }
             "hear" => {
                 let nodes = words.numbers::<u32>().into_iter();
                 nodes.for_each(|node| self.cluster.hear(NodeId(node)));
@@ -279,7 +285,8 @@ pub fn run(commands: &str, bugs: PlantedBugs<ZeusPlantedBug>) -> String {
             let nodes: u32 = words.named("nodes").expect("a number of nodes");
             let default = ZeusOptions::default();
             let copied = words.named("copied").unwrap_or(default.copied_records_max);
-            let options = ZeusOptions { bugs, copied_records_max: copied, ..default };
+            let part_bytes = words.named("part").unwrap_or(default.part_bytes);
+            let options = ZeusOptions { bugs, copied_records_max: copied, part_bytes, ..default };
             let workers = words.named("workers").unwrap_or(1);
             let mut cluster = Cluster::new(nodes, workers, options);
             (0..nodes).for_each(|node| cluster.hear(NodeId(node)));

@@ -1,0 +1,113 @@
+//! The rows of a granule that moves: a large granule travels in parts.
+//!
+//! ```text
+//!   requester                     giver: the owner, or a reader where there is none
+//!      │◄───── Ack, first rows ─────┤
+//!      ├───── PartRequest, after ──►│
+//!      │◄───────── Part ────────────┤
+//!      ├── Val, to all arbiters ───►│
+//! ```
+//! The giver has acknowledged the record. Until it learns of the `Val`, it writes nothing to the granule (rule Z17), and no
+//! other node owns it: all parts are of the same rows. The requester counts the giver as one that has acknowledged, and completes
+//! once it has the last part (rule Z2). A part that was lost is requested again when the `Inv` is acknowledged again.
+
+use super::driver::lacks_rows;
+use super::{Collected, Holding, Ownership};
+use crate::granule::GranuleId;
+use crate::message::{CarriedPart, MessageBody, PartRequest};
+use crate::record::OwnershipTs;
+use crate::rows::RowKey;
+use crate::scope::Scope;
+use shoal_types::NodeId;
+
+impl Ownership {
+    /// Requests the next part of the rows, if some have come and more follow.
+    pub(super) fn request_part(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        o_ts: OwnershipTs,
+    ) {
+        let Some(collected) = self.collected.get(&(granule.clone(), o_ts)) else { return };
+        if let (Some(after), Some(giver)) = (collected.next_after(), collected.giver) {
+            let request = PartRequest { granule: granule.clone(), o_ts, after };
+            scope.send(giver, MessageBody::PartRequest(request));
+        }
+    }
+
+    /// A requester wants the next rows of a granule. Only while the record that this node has acknowledged is pending here are
+    /// they those that the first part is of.
+    pub(crate) fn on_part_request(
+        &mut self,
+        scope: &mut Scope<'_>,
+        from: NodeId,
+        request: PartRequest,
+    ) {
+        let Some(holding) = self.granules.get(&request.granule) else { return };
+        let is_for_it = holding.pending.as_ref().is_some_and(|pending| {
+            let inv = &pending.inv;
+            inv.record.o_ts == request.o_ts && inv.requested.by.node == from
+        });
+        if !is_for_it {
+            return;
+        }
+        let part = holding.part_to_give(scope, &request.granule, Some(&request.after));
+        if let Some(part) = part {
+            scope.send(from, MessageBody::Part { request, part });
+        }
+    }
+
+    /// More rows have come. A part that is not the next one was repeated, or is of what was discarded since.
+    pub(crate) fn on_part(
+        &mut self,
+        scope: &mut Scope<'_>,
+        from: NodeId,
+        request: &PartRequest,
+        part: CarriedPart,
+    ) {
+        let PartRequest { granule, o_ts, after } = request;
+        let place = (granule.clone(), *o_ts);
+        let Some(collected) = self.collected.get_mut(&place) else { return };
+        if collected.giver != Some(from) || collected.next_after().as_ref() != Some(after) {
+            return;
+        }
+        let Some(rows) = &mut collected.ack.rows else { return };
+        rows.rows.extend(part.rows);
+        rows.is_last = part.is_last;
+        self.request_part(scope, granule, *o_ts);
+        self.complete(scope, granule, *o_ts);
+    }
+}
+
+impl Collected {
+    /// A node has acknowledged with the first rows. Repeated by the same node, they are those that have come.
+    pub(super) fn take_first_part(&mut self, from: NodeId, rows: CarriedPart) {
+        if self.giver != Some(from) || self.next_after().is_none() {
+            (self.ack.rows, self.giver) = (Some(rows), Some(from));
+        }
+    }
+
+    /// The row behind which the next part begins; `None` unless more follow than have come.
+    pub(super) fn next_after(&self) -> Option<RowKey> {
+        self.ack.rows.as_ref()?.next_after()
+    }
+}
+
+impl Holding {
+    /// The rows behind this one, if the pending record is acknowledged and this node gives them to a requester that has none.
+    pub(super) fn part_to_give(
+        &self,
+        scope: &Scope<'_>,
+        granule: &GranuleId,
+        after: Option<&RowKey>,
+    ) -> Option<CarriedPart> {
+        let pending = self.pending.as_ref().filter(|pending| pending.is_answered)?;
+        let inv = &pending.inv;
+        let is_giver = [self.record.owner, inv.source].contains(&Some(scope.node));
+        let gives = is_giver && inv.requested.by.node != scope.node && lacks_rows(inv);
+        (gives && self.is_replica).then(|| {
+            let (rows, is_last) = scope.rows.carried(granule, after, scope.options.part_bytes);
+            CarriedPart { clock: self.clock, rows, is_last }
+        })
+    }
+}
