@@ -10,6 +10,7 @@
 use crate::checks::replicas;
 use crate::clients::outside::OutsideClient;
 use crate::clients::process::{ClientProcess, ProcessEnvironment};
+use crate::clients::tables::CreatedTables;
 use crate::clients::{ClientContext, Ledger, calls, histories};
 use crate::coverage::Coverage;
 use crate::digest::Digest;
@@ -18,7 +19,7 @@ use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
 use crate::scenario::{
-    ClientGroup, ClientWork, CreatedTables, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
+    ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
 };
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};

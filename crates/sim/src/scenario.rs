@@ -5,7 +5,7 @@ use crate::clients::ScenarioClients;
 use crate::clients::calls::Calls;
 use crate::clients::histories::Histories;
 use crate::clients::skew::Skew;
-use crate::clients::tables::Tables;
+use crate::clients::tables::{CreatedTables, Tables};
 use crate::clients::tokens::Tokens;
 use crate::clock::NodeClock;
 use crate::cpu::Cpu;
@@ -73,15 +73,6 @@ pub enum ClientWork {
     Skew(u8),
     /// Tables that are created, used and dropped, by clients outside.
     Tables(CreatedTables),
-}
-
-/// How the tables are divided that clients create.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CreatedTables {
-    /// Each key is hashed.
-    Hashed,
-    /// All keys are one range, for engines that scan no more than a granule.
-    OneRange,
 }
 
 /// Where the round trip is longer, chunks of copies and windows of streams are not tiny, and workloads whose data has homes have

@@ -134,7 +134,7 @@ pub enum MessageBody {
 pub struct PartRequest {
     /// The granule that moves.
     pub granule: GranuleId,
-    /// The record that the giver has acknowledged.
+    /// The record that the sender has acknowledged.
     pub o_ts: OwnershipTs,
     /// The last row that has come.
     pub after: RowKey,

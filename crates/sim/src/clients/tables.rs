@@ -15,7 +15,6 @@
 
 use super::outside::OutsideClient;
 use super::scenario_clients::{ClientContext, ClientPolicy, ScenarioClients, task};
-use crate::scenario::CreatedTables;
 use shoal_client::{Cluster, Partitioning};
 use shoal_engine::engine::Task;
 use shoal_types::{Error, Random, Rejected, Result, Scan, TableId};
@@ -28,6 +27,15 @@ const NAME: &str = "tables";
 
 /// How many names there are.
 const NAMES: u64 = 3;
+
+/// How the tables are divided that clients create.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreatedTables {
+    /// Each key is hashed.
+    Hashed,
+    /// All keys are one range, for engines that scan no more than a granule.
+    OneRange,
+}
 
 /// Clients that create, use and drop tables.
 #[derive(Debug)]

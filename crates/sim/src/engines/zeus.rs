@@ -1,9 +1,10 @@
 //! Engine `zeus` in the simulator: its options, drawn from the seed, the scenarios that it can take, and the bugs that can be
 //! planted in it.
 
+use crate::clients::tables::CreatedTables;
 use crate::draw::one_of;
 use crate::fault_schedule::FaultWeights;
-use crate::scenario::{ClientWork, CreatedTables, FAR_ROUND_TRIP, Scenario, partitioning};
+use crate::scenario::{ClientWork, FAR_ROUND_TRIP, Scenario, partitioning};
 use crate::subject::{Subject, limits};
 use shoal_cluster::topology::{Partitioning, TableDefinition};
 #[cfg(feature = "planted")]

@@ -217,6 +217,21 @@ impl Holding {
         self.record = record;
     }
 
+    /// In a new epoch: what is pending has the arbiters of this epoch. A node that has left the directory arbitrates no more,
+    /// unless it has the granule.
+    pub(super) fn address_anew(&mut self, scope: &Scope<'_>, is_dead: impl Fn(NodeId) -> bool) {
+        let Some(pending) = &mut self.pending else { return };
+        let Inv { record, replaced, .. } = &mut pending.inv;
+        record.strip(&is_dead);
+        replaced.strip(&is_dead);
+        pending.inv = addressed_anew(scope, &pending.inv);
+        pending.replay_at = scope.now;
+        pending.replays.reset();
+        if !pending.inv.arbiters.contains(&scope.node) {
+            self.pending = None;
+        }
+    }
+
     /// The node is no replica any more.
     fn drop_copy(&mut self) {
         (self.is_replica, self.serves, self.begins_empty) = (false, false, false);

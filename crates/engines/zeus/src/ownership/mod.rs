@@ -40,7 +40,6 @@ mod requester;
 mod wants;
 
 use corrections::{Corrections, LOOKED_AT_AFTER};
-use driver::addressed_anew;
 use favoured::Favoured;
 pub use holding::{Holding, OpenRequest, PendingInv};
 use open::OpenGranules;
@@ -48,7 +47,7 @@ pub use wants::{Ticket, Want, Wants};
 
 use crate::granule::GranuleId;
 use crate::granule_map::GranuleMap;
-use crate::message::{Inv, OwnershipAck};
+use crate::message::OwnershipAck;
 use crate::record::{Level, OwnershipRecord, OwnershipTs};
 use crate::scope::Scope;
 use shoal_types::{Clock, NodeId, Random, Time};
@@ -85,7 +84,7 @@ struct Collected {
     from: BTreeSet<NodeId>,
     needed: BTreeSet<NodeId>,
     /// The node that gives the rows.
-    giver: Option<NodeId>,
+    sender: Option<NodeId>,
 }
 
 /// A node's part of the ownership protocol.
@@ -325,17 +324,7 @@ impl Ownership {
             if owner == Some(scope.node) || is_ownerless {
                 self.uneven.insert(granule.clone());
             }
-            if let Some(pending) = &mut holding.pending {
-                let Inv { record, replaced, .. } = &mut pending.inv;
-                record.strip(is_dead);
-                replaced.strip(is_dead);
-                pending.inv = addressed_anew(scope, &pending.inv);
-                pending.replay_at = scope.now;
-                pending.replays.reset();
-            }
-            // A node that has left the directory arbitrates no more, unless it has the granule.
-            let is_arbiter = |pending: &PendingInv| pending.inv.arbiters.contains(&scope.node);
-            holding.pending = holding.pending.take().filter(is_arbiter);
+            holding.address_anew(scope, is_dead);
             if let Some(request) = &mut holding.request {
                 request.repeat_at = scope.now;
                 request.repeats.reset();

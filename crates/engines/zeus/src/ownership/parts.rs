@@ -1,14 +1,14 @@
 //! The rows of a granule that moves: a large granule travels in parts.
 //!
 //! ```text
-//!   requester                     giver: the owner, or a reader where there is none
+//!   requester                     sender: the owner, or a reader where there is none
 //!      │◄───── Ack, first rows ─────┤
 //!      ├───── PartRequest, after ──►│
 //!      │◄───────── Part ────────────┤
 //!      ├── Val, to all arbiters ───►│
 //! ```
-//! The giver has acknowledged the record. Until it learns of the `Val`, it writes nothing to the granule (rule Z17), and no
-//! other node owns it: all parts are of the same rows. The requester counts the giver as one that has acknowledged, and completes
+//! The sender has acknowledged the record. Until it learns of the `Val`, it writes nothing to the granule (rule Z17), and no
+//! other node owns it: all parts are of the same rows. The requester counts the sender as one that has acknowledged, and completes
 //! once it has the last part (rule Z2). A part that was lost is requested again when the `Inv` is acknowledged again.
 
 use super::driver::lacks_rows;
@@ -29,9 +29,9 @@ impl Ownership {
         o_ts: OwnershipTs,
     ) {
         let Some(collected) = self.collected.get(&(granule.clone(), o_ts)) else { return };
-        if let (Some(after), Some(giver)) = (collected.next_after(), collected.giver) {
+        if let (Some(after), Some(sender)) = (collected.next_after(), collected.sender) {
             let request = PartRequest { granule: granule.clone(), o_ts, after };
-            scope.send(giver, MessageBody::PartRequest(request));
+            scope.send(sender, MessageBody::PartRequest(request));
         }
     }
 
@@ -68,7 +68,7 @@ impl Ownership {
         let PartRequest { granule, o_ts, after } = request;
         let place = (granule.clone(), *o_ts);
         let Some(collected) = self.collected.get_mut(&place) else { return };
-        if collected.giver != Some(from) || collected.next_after().as_ref() != Some(after) {
+        if collected.sender != Some(from) || collected.next_after().as_ref() != Some(after) {
             return;
         }
         let Some(rows) = &mut collected.ack.rows else { return };
@@ -82,8 +82,8 @@ impl Ownership {
 impl Collected {
     /// A node has acknowledged with the first rows. Repeated by the same node, they are those that have come.
     pub(super) fn take_first_part(&mut self, from: NodeId, rows: CarriedPart) {
-        if self.giver != Some(from) || self.next_after().is_none() {
-            (self.ack.rows, self.giver) = (Some(rows), Some(from));
+        if self.sender != Some(from) || self.next_after().is_none() {
+            (self.ack.rows, self.sender) = (Some(rows), Some(from));
         }
     }
 
@@ -103,8 +103,8 @@ impl Holding {
     ) -> Option<CarriedPart> {
         let pending = self.pending.as_ref().filter(|pending| pending.is_answered)?;
         let inv = &pending.inv;
-        let is_giver = [self.record.owner, inv.source].contains(&Some(scope.node));
-        let gives = is_giver && inv.requested.by.node != scope.node && lacks_rows(inv);
+        let is_sender = [self.record.owner, inv.source].contains(&Some(scope.node));
+        let gives = is_sender && inv.requested.by.node != scope.node && lacks_rows(inv);
         (gives && self.is_replica).then(|| {
             let (rows, is_last) = scope.rows.carried(granule, after, scope.options.part_bytes);
             CarriedPart { clock: self.clock, rows, is_last }

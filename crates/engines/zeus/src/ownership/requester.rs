@@ -248,7 +248,7 @@ impl Ownership {
                 ack: OwnershipAck { inv, rows: None },
                 from: BTreeSet::new(),
                 needed: BTreeSet::new(),
-                giver: None,
+                sender: None,
             });
         collected.from.insert(from);
         collected.needed.extend(arbiters);

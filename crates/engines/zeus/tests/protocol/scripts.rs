@@ -21,7 +21,7 @@ use crate::cluster::{Cluster, Delivery, T, granule};
 use bytes::Bytes;
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::Words;
-use shoal_types::{NodeId, Time, WorkerId};
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use shoal_zeus::message::GranuleWrites;
 use shoal_zeus::rows::{RowKey, RowWrite};
 use shoal_zeus::{
@@ -88,6 +88,14 @@ impl Script {
             "hear" => {
                 let nodes = words.numbers::<u32>().into_iter();
                 nodes.for_each(|node| self.cluster.hear(NodeId(node)));
+            }
+            // The leader of the shard asks a node whether it has copied the directory.
+            "ask" => {
+                let (leader, other) = (NodeId(words.number(1)), NodeId(words.number(2)));
+                self.cluster.step(leader, |node, now| {
+                    node.ask_copied(now, ShardId(0), [other]);
+                    node.tick(now);
+                });
             }
             "crash" => self.cluster.crash(NodeId(words.number(1))),
             "restart" => self.cluster.restart(NodeId(words.number(1))),
