@@ -217,19 +217,27 @@ impl Holding {
         self.record = record;
     }
 
-    /// In a new epoch: what is pending has the arbiters of this epoch. A node that has left the directory arbitrates no more,
-    /// unless it has the granule.
+    /// In a new epoch: what is pending has the arbiters of this epoch.
+    ///
+    /// A node that has left the directory, or copies it anew, drops what is pending, unless it is the owner, which must not write
+    /// any more (rule Z17). Contending records are ordered by the arbiters that they have in common, the drivers among them: one
+    /// that was driven here may have none in common with one that was completed meanwhile. Where it is to arbitrate, the
+    /// directory sends the `Inv` again.
     pub(super) fn address_anew(&mut self, scope: &Scope<'_>, is_dead: impl Fn(NodeId) -> bool) {
         let Some(pending) = &mut self.pending else { return };
+        let granule = &pending.inv.granule;
+        let keeps = scope.is_directory_node(granule)
+            && !scope.copying.contains(&scope.placement.shard_of(granule));
+        if !keeps && pending.inv.replaced.owner != Some(scope.node) {
+            self.pending = None;
+            return;
+        }
         let Inv { record, replaced, .. } = &mut pending.inv;
         record.strip(&is_dead);
         replaced.strip(&is_dead);
         pending.inv = addressed_anew(scope, &pending.inv);
         pending.replay_at = scope.now;
         pending.replays.reset();
-        if !pending.inv.arbiters.contains(&scope.node) {
-            self.pending = None;
-        }
     }
 
     /// The node is no replica any more.

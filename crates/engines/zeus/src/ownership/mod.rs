@@ -313,6 +313,7 @@ impl Ownership {
         for (granule, holding) in self.granules.iter_mut() {
             scope.rows.change_whole(granule);
             holding.record.strip(is_dead);
+            holding.address_anew(scope, is_dead);
             let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
             if !is_arbiter && holding.record.level_of(scope.node) == Level::None {
                 // What it knows may be old: that the nodes which it names are dead does not mean that the granule is lost.
@@ -324,7 +325,6 @@ impl Ownership {
             if owner == Some(scope.node) || is_ownerless {
                 self.uneven.insert(granule.clone());
             }
-            holding.address_anew(scope, is_dead);
             if let Some(request) = &mut holding.request {
                 request.repeat_at = scope.now;
                 request.repeats.reset();

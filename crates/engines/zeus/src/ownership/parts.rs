@@ -82,7 +82,7 @@ impl Ownership {
 impl Collected {
     /// A node has acknowledged with the first rows. Repeated by the same node, they are those that have come.
     pub(super) fn take_first_part(&mut self, from: NodeId, rows: CarriedPart) {
-        if self.sender != Some(from) || self.next_after().is_none() {
+        if self.sender != Some(from) {
             (self.ack.rows, self.sender) = (Some(rows), Some(from));
         }
     }

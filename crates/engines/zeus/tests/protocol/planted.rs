@@ -22,8 +22,8 @@ const CAUGHT: [(ZeusPlantedBug, u64); 17] = [
     (ZeusPlantedBug::ValidateNewer, 7),
     (ZeusPlantedBug::ClockWithoutGranule, 0),
     (ZeusPlantedBug::DriveOnPending, 0),
-    (ZeusPlantedBug::AnswerBeforeCopy, 734),
-    (ZeusPlantedBug::CopyWithoutPending, 29),
+    (ZeusPlantedBug::AnswerBeforeCopy, 74),
+    (ZeusPlantedBug::CopyWithoutPending, 456),
 ];
 
 /// Each of two owners scans the granule of the other one.
