@@ -102,6 +102,17 @@ pub enum MessageBody {
         /// The granule's record: a node that is no directory node would ask as of an older one, and be refused.
         o_ts: OwnershipTs,
     },
+    /// A requester to the node that gives it the rows: the next part of them. Repeated when the `Ack` with the first part is.
+    #[coded(tag = 13)]
+    PartRequest(PartRequest),
+    /// The answer. Its sender has acknowledged the record and waits for the `Val`: until then no row of the granule changes.
+    #[coded(tag = 14)]
+    Part {
+        /// What it answers.
+        request: PartRequest,
+        /// The rows that follow.
+        part: CarriedPart,
+    },
     /// The leader of a shard to a node that is new to its directory: has it copied all? Repeated until it has.
     #[coded(tag = 15)]
     CopyQuery {
@@ -115,17 +126,6 @@ pub enum MessageBody {
         /// The shard whose directory it has.
         #[coded(short)]
         shard: ShardId,
-    },
-    /// A requester to the node that gives it the rows: the next part of them. Repeated when the `Ack` with the first part is.
-    #[coded(tag = 13)]
-    PartRequest(PartRequest),
-    /// The answer. Its sender has acknowledged the record and waits for the `Val`: until then no row of the granule changes.
-    #[coded(tag = 14)]
-    Part {
-        /// What it answers.
-        request: PartRequest,
-        /// The rows that follow.
-        part: CarriedPart,
     },
 }
 
@@ -267,10 +267,8 @@ impl MessageBody {
     /// The bytes of the rows that the message carries.
     pub(crate) fn bytes_of_rows(&self) -> usize {
         match self {
-            MessageBody::Ack(ack) => {
-                ack.rows.as_ref().map_or(0, |part| part.rows.iter().map(CarriedRow::bytes).sum())
-            }
-            MessageBody::Part { part, .. } => part.rows.iter().map(CarriedRow::bytes).sum(),
+            MessageBody::Ack(ack) => ack.rows.as_ref().map_or(0, CarriedPart::bytes),
+            MessageBody::Part { part, .. } => part.bytes(),
             MessageBody::ReplicationInv(inv) => {
                 let rows = inv.writes.iter().flat_map(|writes| &writes.rows);
                 let bytes =
@@ -296,6 +294,10 @@ impl MessageBody {
 }
 
 impl CarriedPart {
+    fn bytes(&self) -> usize {
+        self.rows.iter().map(CarriedRow::bytes).sum()
+    }
+
     /// The row behind which more follow; `None` if this is the last part.
     pub(crate) fn next_after(&self) -> Option<RowKey> {
         let last = self.rows.last().filter(|_| !self.is_last)?;

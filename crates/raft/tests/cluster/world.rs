@@ -334,12 +334,18 @@ impl World {
         work.await.expect("no panic")
     }
 
-    /// Checks that all running managers come to the same state.
+    /// Checks that all running managers come to the same state, and that those that were delivered the same commands have it.
     pub async fn agree(&mut self) {
         // Leaders tick all the time, so that one state is often behind another.
         self.until("all have one state", |world| {
-            let mut machines =
-                world.test_replicas.values().map(|test_replica| test_replica.manager.machine());
+            let replicas = world.test_replicas.values();
+            let mut machines = BTreeMap::new();
+            for placed in replicas.clone().filter(|replica| replica.restored.is_none()) {
+                let machine = placed.manager.machine();
+                let other = *machines.entry(placed.told.len()).or_insert(machine);
+                assert!(other == machine, "equal logs, different machines");
+            }
+            let mut machines = replicas.map(|replica| replica.manager.machine());
             let first = machines.next().expect("a manager runs");
             machines.all(|machine| machine == first)
         })

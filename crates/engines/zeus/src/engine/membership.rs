@@ -83,17 +83,17 @@ fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation
         let Assignment { leader, voters, voting_since, .. } = assignment;
         // A learner may lead the streams; it keeps no records.
         let leader = if voters.contains(leader) { *leader } else { voters[0] };
-        let is_first = |node: &NodeId| {
-            let standing = &configuration.nodes[node.0 as usize];
+        let standing = |node: &NodeId| &configuration.nodes[node.0 as usize];
+        let was_never_out = |node: &NodeId| {
+            let standing = standing(node);
             standing.is_first && (standing.alive || standing.incarnation == Incarnation(0))
         };
-        let is_first = assignment.left.is_empty() && voters.iter().all(is_first);
-        let from_the_first = |node: &NodeId| {
-            let standing = &configuration.nodes[node.0 as usize];
-            let is_member = standing.alive && standing.since == FIRST_EPOCH;
+        let is_from_the_first = |node: &NodeId| {
+            let is_member = standing(node).alive && standing(node).since == FIRST_EPOCH;
             is_member && !voting_since.contains_key(node)
         };
-        let is_first = is_first || voters.iter().any(from_the_first);
+        let none_was_out = assignment.left.is_empty() && voters.iter().all(was_never_out);
+        let is_first = none_was_out || voters.iter().any(is_from_the_first);
         Directory { leader, nodes: voters.clone(), added: voting_since.clone(), is_first }
     };
     View {

@@ -191,10 +191,9 @@ impl Ownership {
         if scope.is_silent(granule) {
             return;
         }
-        let mut inv = pending.inv.clone();
+        let mut inv = addressed_anew(scope, &pending.inv);
         let lives = scope.view.is_member(inv.requested.by);
         inv.answer_to = if lives { inv.requested.by.node } else { scope.node };
-        let mut inv = addressed_anew(scope, &inv);
         if !lives {
             inv.source = None;
         }

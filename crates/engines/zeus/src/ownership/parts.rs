@@ -21,7 +21,7 @@ use crate::scope::Scope;
 use shoal_types::NodeId;
 
 impl Ownership {
-    /// Requests the next part of the rows, if some have come and more follow.
+    /// Requests the next part of the rows, if some have come and more follow, and they are for this node.
     pub(super) fn request_part(
         &mut self,
         scope: &mut Scope<'_>,
@@ -29,6 +29,9 @@ impl Ownership {
         o_ts: OwnershipTs,
     ) {
         let Some(collected) = self.collected.get(&(granule.clone(), o_ts)) else { return };
+        if scope.view.member(scope.node) != Some(collected.ack.inv.requested.by) {
+            return;
+        }
         if let (Some(after), Some(sender)) = (collected.next_after(), collected.sender) {
             let request = PartRequest { granule: granule.clone(), o_ts, after };
             scope.send(sender, MessageBody::PartRequest(request));

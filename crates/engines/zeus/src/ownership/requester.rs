@@ -242,7 +242,6 @@ impl Ownership {
         let OwnershipAck { inv, rows } = ack;
         let arbiters = inv.arbiters.clone();
         let source = inv.source;
-        let requested_by = inv.requested.by;
         let collected =
             self.collected.entry((granule.clone(), o_ts)).or_insert_with(|| Collected {
                 ack: OwnershipAck { inv, rows: None },
@@ -255,9 +254,7 @@ impl Ownership {
         collected.ack.inv.source = source.or(collected.ack.inv.source);
         if let Some(rows) = rows {
             collected.take_first_part(from, rows);
-            if scope.view.member(scope.node) == Some(requested_by) {
-                self.request_part(scope, &granule, o_ts);
-            }
+            self.request_part(scope, &granule, o_ts);
         }
         self.complete(scope, &granule, o_ts);
     }

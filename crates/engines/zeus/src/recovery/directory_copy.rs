@@ -110,6 +110,11 @@ impl DirectoryCopies {
         }
     }
 
+    /// Whether this node keeps the directory of the shard, and has all of it.
+    fn has_directory(&self, scope: &Scope<'_>, shard: ShardId) -> bool {
+        scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard)
+    }
+
     /// Asks a directory node whether it has copied the directory, until it has.
     pub(crate) fn ask_copied(&mut self, shard: ShardId, node: NodeId, now: Time) {
         if !self.copied.contains(&(shard, node)) && self.asked.insert((shard, node)) {
@@ -124,7 +129,7 @@ impl DirectoryCopies {
 
     /// The leader of a shard asks whether its directory is here. It asks again until it is.
     pub(crate) fn on_query(&self, scope: &mut Scope<'_>, from: NodeId, shard: ShardId) {
-        if scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard) {
+        if self.has_directory(scope, shard) {
             scope.send(from, MessageBody::CopyDone { shard });
         }
     }
@@ -151,8 +156,7 @@ impl DirectoryCopies {
         after: Option<GranuleId>,
     ) {
         let most = scope.options.copied_records_max;
-        let is_directory =
-            scope.view.is_directory_node(shard, scope.node) && !self.copying.contains(&shard);
+        let is_directory = self.has_directory(scope, shard);
         let (records, is_last) = ownership.copied_records(scope, shard, after.as_ref(), most);
         let is_rebuilt = is_directory && self.rebuilt.contains(&shard);
         let copy = DirectoryCopy { shard, after, is_directory, is_rebuilt, records, is_last };
