@@ -152,6 +152,12 @@ pub enum EngineEffect<M> {
         /// The time of the event.
         at: Time,
     },
+    /// A replica of a shard that this worker leads may [have caught up](crate::Engine::has_caught_up) with what the engine keeps
+    /// beside the stream.
+    CaughtUp {
+        /// The shard.
+        shard: ShardId,
+    },
     /// Send another worker of this node [`EngineEvent::Nudged`], since the shared state has changed. Several may become one.
     Nudge {
         /// The worker that receives the event.

@@ -321,12 +321,12 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Reports to the manager the replicas that have caught up, of those about which it waits.
-    fn note_caught_up(
+    pub(super) fn note_caught_up(
         &mut self,
         shard: ShardId,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        let (Some(known), held) = (&self.known, &self.streams[&shard]) else { return };
+        let (Some(known), Some(held)) = (&self.known, self.streams.get(&shard)) else { return };
         let Some(assignment) = known.configuration.shard(shard) else { return };
         let ballot = held.stream.ballot();
         if !held.stream.is_leading() || !held.is_appointed(ballot) {

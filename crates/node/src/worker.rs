@@ -584,6 +584,9 @@ impl<E: Engine> Worker<E> {
                     self.timer.engine = Some(earlier);
                 }
                 shoal_engine::EngineEffect::Manager(request) => self.say(request, effects),
+                shoal_engine::EngineEffect::CaughtUp { shard } => {
+                    self.note_caught_up(shard, effects);
+                }
                 shoal_engine::EngineEffect::Nudge { worker } => {
                     effects.effects.push(WorkerEffect::Nudge { worker });
                 }

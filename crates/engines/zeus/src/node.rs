@@ -537,6 +537,12 @@ impl ZeusNode {
         std::mem::take(&mut self.ready)
     }
 
+    /// Whether a node's copy of a directory has ended since this was asked last, so that [`has_copied`](ZeusNode::has_copied)
+    /// may say something else.
+    pub fn take_copied(&mut self) -> bool {
+        self.copies.take_news()
+    }
+
     /// What is to be done, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.output.effects)

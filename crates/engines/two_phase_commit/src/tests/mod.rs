@@ -149,7 +149,10 @@ impl Hand {
                 }
                 EngineEffect::Propose { shard, .. } => self.proposed += u64::from(shard == HERE),
                 EngineEffect::Timer { at } => self.wakes_at = self.wakes_at.min(at),
-                EngineEffect::Reply(_) | EngineEffect::Nudge { .. } | EngineEffect::Manager(_) => {}
+                EngineEffect::Reply(_)
+                | EngineEffect::Nudge { .. }
+                | EngineEffect::CaughtUp { .. }
+                | EngineEffect::Manager(_) => {}
                 EngineEffect::Snapshot { length, state, .. } => {
                     self.snapshot = Some((length, state));
                 }

@@ -11,6 +11,7 @@ use crate::node::ZeusNode;
 use crate::ownership::Want;
 use crate::read_only::ReadStanding;
 use crate::record::Level;
+use shoal_engine::EngineEffect;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::worker_context::Submission;
@@ -139,7 +140,11 @@ impl Zeus {
     pub(super) fn hear(&mut self, effects: &mut ZeusEffects) {
         loop {
             let worker = self.runtime.worker_context.place.worker;
-            let WorkerNews { ready, validated } = self.shared.lock().take_news(worker);
+            let WorkerNews { ready, validated, has_copied } = self.shared.lock().take_news(worker);
+            if has_copied {
+                let led = self.led.keys().map(|shard| EngineEffect::CaughtUp { shard: *shard });
+                effects.effects.extend(led);
+            }
             if ready.is_empty() && validated.is_empty() {
                 return;
             }

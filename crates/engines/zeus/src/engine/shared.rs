@@ -43,13 +43,15 @@ pub(super) struct SharedNode {
     pub(super) facts: Vec<(WorkerId, TransactionFact)>,
 }
 
-/// What has become possible for the transactions of a worker.
+/// What has become possible for a worker, most of it for its transactions.
 #[derive(Debug, Default)]
 pub(super) struct WorkerNews {
     /// They have had all that they want.
     pub(super) ready: Vec<u64>,
     /// They are validated, by their numbers.
     pub(super) validated: Vec<u64>,
+    /// A node has copied a directory.
+    pub(super) has_copied: bool,
 }
 
 /// Which workers are to be woken, and what is to be sent.
@@ -107,6 +109,10 @@ impl SharedNode {
         let validations = self.node.rows().validations();
         if std::mem::replace(&mut self.validations, validations) != validations {
             woken.extend(&self.watching);
+        }
+        if self.node.take_copied() {
+            self.news.iter_mut().for_each(|news| news.has_copied = true);
+            woken.extend((0..self.news.len() as u32).map(WorkerId));
         }
         woken.sort_unstable();
         woken.dedup();

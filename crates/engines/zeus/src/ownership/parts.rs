@@ -75,6 +75,9 @@ impl Ownership {
             return;
         }
         let Some(rows) = &mut collected.ack.rows else { return };
+        if rows.clock != part.clock {
+            return; // No node of ours sends it: all parts are of one state of the granule.
+        }
         rows.rows.extend(part.rows);
         rows.is_last = part.is_last;
         self.request_part(scope, granule, *o_ts);

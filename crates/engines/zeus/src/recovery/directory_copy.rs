@@ -32,6 +32,8 @@ pub(crate) struct DirectoryCopies {
     asked: BTreeSet<(ShardId, NodeId)>,
     /// Those that have said so.
     copied: BTreeSet<(ShardId, NodeId)>,
+    /// A directory has been copied, here or by a node that was asked, since that was asked last.
+    has_news: bool,
     repeat_at: Time,
 }
 
@@ -137,7 +139,12 @@ impl DirectoryCopies {
     /// Another node has the directory.
     pub(crate) fn on_done(&mut self, from: NodeId, shard: ShardId) {
         self.asked.remove(&(shard, from));
-        self.copied.insert((shard, from));
+        self.has_news |= self.copied.insert((shard, from));
+    }
+
+    /// Whether a directory has been copied, here or by a node that was asked, since this was called last.
+    pub(crate) fn take_news(&mut self) -> bool {
+        std::mem::take(&mut self.has_news)
     }
 
     /// When something has to be sent again.
@@ -199,6 +206,7 @@ impl DirectoryCopies {
             self.rebuilt.insert(shard);
         }
         self.copying.remove(&shard);
+        self.has_news = true;
         Some(self.shards.remove(&shard)?.records.into_values().collect())
     }
 }
