@@ -155,7 +155,7 @@ pub enum EngineEffect<M> {
     /// A replica of a shard that this worker leads may [have caught up](crate::Engine::has_caught_up) with what the engine keeps
     /// beside the stream.
     CaughtUp {
-        /// The shard.
+        /// The shard of the replica.
         shard: ShardId,
     },
     /// Send another worker of this node [`EngineEvent::Nudged`], since the shared state has changed. Several may become one.

@@ -322,6 +322,30 @@ impl<C: Clone> SnapshotSenders<C> {
         stopped.filter(|sender| sender.wanted).map(|sender| sender.head).collect()
     }
 
+    /// What a copy stands for is known only now: so many entries, by this snapshot.
+    pub fn conclude(&mut self, key: CopyKey, length: u64, state: Bytes) {
+        if let Some(sender) = self.senders.iter_mut().find(|it| it.key() == key) {
+            (sender.head.length, sender.head.state) = (length, state);
+        }
+    }
+
+    /// Whether parts of a copy are sent and not acknowledged.
+    pub fn is_waiting(&self, key: CopyKey) -> bool {
+        self.senders.iter().any(|it| it.key() == key && !it.sent.is_empty())
+    }
+
+    /// Gives a copy up. Returns the answer that a stream waits for.
+    pub fn give_up(&mut self, key: CopyKey) -> Option<SnapshotHead> {
+        let place = self.senders.iter().position(|it| it.key() == key)?;
+        let sender = self.senders.swap_remove(place);
+        sender.wanted.then_some(sender.head)
+    }
+
+    /// The numbers of the copies that are kept.
+    pub fn copies(&self) -> impl Iterator<Item = u64> + '_ {
+        self.senders.iter().map(|sender| sender.copy)
+    }
+
     /// The least number of entries that a copy of the shard at this place stands for: later entries have to be kept.
     pub fn least_length(&self, at: usize) -> Option<u64> {
         let senders = self.senders.iter().filter(|sender| sender.head.at == at);

@@ -31,7 +31,7 @@ const PLAN: [(&str, &[&str]); 26] = [
     ("mako", &["replication"]),
     ("two_phase_commit", &["replication"]),
     ("zeus", &["engine"]),
-    ("tiga", &["engine"]),
+    ("tiga", &["replication"]),
     ("registry", &["mako", "two_phase_commit", "zeus", "tiga"]),
     ("node", &["engine", "wal"]),
     ("raft", &["cluster"]),

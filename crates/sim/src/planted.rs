@@ -286,6 +286,8 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("seal-open", TIGA_PLANTED),
     ("read-unstable", TIGA_PLANTED),
     ("read-over-ready", TIGA_PLANTED),
+    ("snapshot-without-changes", TIGA_SNAPSHOT),
+    ("snapshot-without-records", TIGA_SNAPSHOT),
     ("digest-without-history", "engines/tiga/tests/protocol/scripts.rs"),
     ("forget-tentative", TIGA_RECOVERY),
     ("forget-imports", TIGA_RECOVERY),
@@ -293,6 +295,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
 ];
 
 const TIGA_PLANTED: &str = "engines/tiga/tests/protocol/planted.rs";
+const TIGA_SNAPSHOT: &str = "engines/tiga/tests/protocol/snapshot.rs";
 const TIGA_RECOVERY: &str = "engines/tiga/tests/protocol/recovery.rs";
 const ZEUS_TESTS: &str = "engines/zeus/tests/protocol/planted.rs";
 

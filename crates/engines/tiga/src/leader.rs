@@ -317,6 +317,16 @@ impl Replica {
                 }
             },
         };
+        if let Some(own) = waiting.own.as_ref().filter(|own| own.t == stamp.t) {
+            // Another participant may have released it with that.
+            assert!(
+                own.verdict.is_ok() == verdict.is_ok(),
+                "{} was certified by {} as {:?}, and is as {verdict:?}",
+                stamp.id,
+                self.shard,
+                own.verdict
+            );
+        }
         if !step.options.bugs.has(TigaPlantedBug::ReadyWithoutPromise) {
             self.conflicts.note(&waiting.work.locks, stamp.t);
         }

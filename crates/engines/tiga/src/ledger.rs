@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 /// What is kept of one coordinator's transactions for its questions: records, and the numbers of those that were refused.
 #[derive(Debug, Default)]
-struct Coordinated {
-    oldest: u64,
-    records: BTreeMap<u64, Arc<Record>>,
-    refused: BTreeSet<u64>,
+pub(crate) struct Coordinated {
+    pub(crate) oldest: u64,
+    pub(crate) records: BTreeMap<u64, Arc<Record>>,
+    pub(crate) refused: BTreeSet<u64>,
 }
 
 impl Coordinated {
@@ -57,7 +57,7 @@ pub struct Ledger {
     recent_ids: BTreeMap<TransactionId, Time>,
     /// Decided transactions of several shards that some participant may not have.
     pub unsettled: BTreeMap<TransactionId, Unsettled>,
-    coordinated: BTreeMap<(NodeId, WorkerId), Coordinated>,
+    pub(crate) coordinated: BTreeMap<(NodeId, WorkerId), Coordinated>,
     /// Entries that are accepted and not decided, the first with the index `applied`.
     undecided: VecDeque<Entry>,
     undecided_records: BTreeMap<TransactionId, Arc<Record>>,
@@ -198,7 +198,45 @@ impl Ledger {
             self.recent.remove(&stamp);
             self.recent_ids.remove(&stamp.id);
         }
-        self.rows.decided.drop_deleted(seal);
+        self.rows.drop_deleted(seal);
+    }
+
+    /// What a snapshot says of a coordinator.
+    pub(crate) fn restore_coordinator(
+        &mut self,
+        of: (NodeId, WorkerId),
+        oldest: u64,
+        refused: BTreeSet<u64>,
+    ) {
+        self.coordinated.insert(of, Coordinated { oldest, records: BTreeMap::new(), refused });
+    }
+
+    /// A record of a snapshot, and why it is kept.
+    pub(crate) fn restore_record(
+        &mut self,
+        record: &Arc<Record>,
+        is_recent: bool,
+        is_coordinated: bool,
+        waits_for: Option<BTreeSet<ShardId>>,
+    ) {
+        let id = record.id();
+        if is_recent {
+            self.recent.insert(record.stamp(), Arc::clone(record));
+            self.recent_ids.insert(id, record.t);
+        }
+        if let Some(waits_for) = waits_for {
+            self.unsettled.insert(id, Unsettled { record: Arc::clone(record), waits_for });
+        }
+        if is_coordinated {
+            let of = self.coordinated.entry((id.node, id.worker)).or_default();
+            of.records.insert(id.sequence, Arc::clone(record));
+        }
+    }
+
+    /// The entries from `length` on that are accepted and not decided.
+    pub(crate) fn undecided_from(&self, length: u64) -> Vec<Entry> {
+        let decided = length.saturating_sub(self.applied) as usize;
+        self.undecided.iter().skip(decided).cloned().collect()
     }
 
     /// What is not decided is void. Returns the records among it, in their order.
@@ -222,11 +260,13 @@ impl Ledger {
             let t = *self.recent_ids.get(&id)?;
             self.recent.get(&Stamp { t, id })
         };
-        let coordinated = || {
-            let of = self.coordinated.get(&(id.node, id.worker))?;
-            of.records.get(&id.sequence)
-        };
+        let coordinated = || self.coordinated_record(id);
         self.undecided_records.get(&id).or_else(unsettled).or_else(recent).or_else(coordinated)
+    }
+
+    /// The record of a transaction, if it is kept for its coordinator.
+    pub(crate) fn coordinated_record(&self, id: TransactionId) -> Option<&Arc<Record>> {
+        self.coordinated.get(&(id.node, id.worker))?.records.get(&id.sequence)
     }
 
     /// Whether the record of a transaction is accepted and not decided.

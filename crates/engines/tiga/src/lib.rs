@@ -22,6 +22,7 @@
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
 //! | `leading.rs`, `leader.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
 //! | `recovery.rs`, `refusal.rs` | a new leader; what a shard never takes |
+//! | `snapshot.rs` | the state that stands for entries which the log has no more |
 //! | `node.rs`, `observation.rs` | a node: all of them together; what a checker sees of it |
 //! | `engine/` | the engine around it: transactions of clients |
 //!
@@ -49,6 +50,7 @@ mod recovery;
 mod refusal;
 pub mod replica;
 pub mod rows;
+pub mod snapshot;
 pub mod stamp;
 pub mod step;
 pub mod tentative;

@@ -5,6 +5,7 @@
 
 use crate::coordinator::{Coordinator, Ended};
 use crate::execute::Library;
+use crate::ledger::Ledger;
 use crate::message::{Envelope, Message};
 use crate::options::TigaOptions;
 use crate::replica::Replica;
@@ -81,6 +82,16 @@ impl TigaNode {
     #[must_use]
     pub fn replica(&self, shard: ShardId) -> Option<&Replica> {
         self.replicas.get(&shard)
+    }
+
+    /// The replica of a shard, to copy from it.
+    pub fn replica_mut(&mut self, shard: ShardId) -> Option<&mut Replica> {
+        self.replicas.get_mut(&shard)
+    }
+
+    /// These copies are over.
+    pub fn end_copies(&mut self, is_over: impl Fn(u64) -> bool) {
+        self.replicas.values_mut().for_each(|replica| replica.ledger_mut().end_copies(&is_over));
     }
 
     /// What it has of shards.
@@ -251,6 +262,11 @@ impl TigaNode {
         entry: &Bytes,
     ) {
         self.with_replica(now, library, shard, |replica, step| replica.decide(step, index, entry));
+    }
+
+    /// The log of a shard begins behind a snapshot, which stands for this state.
+    pub fn restored(&mut self, now: Now, library: &Library<'_>, shard: ShardId, ledger: Ledger) {
+        self.with_replica(now, library, shard, |replica, step| replica.restore(step, ledger));
     }
 
     /// Time has passed.

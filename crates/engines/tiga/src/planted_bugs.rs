@@ -45,6 +45,10 @@ pub enum TigaPlantedBug {
     ReadUnstable,
     /// Reads miss what this leader has said that it is ready for, and another participant may have released (T11).
     ReadOverReady,
+    /// A snapshot has rows as they were when their parts were taken (T22).
+    SnapshotWithoutChanges,
+    /// A snapshot has no records (T22).
+    SnapshotWithoutRecords,
 }
 
 impl Plantable for TigaPlantedBug {

@@ -15,7 +15,7 @@ use crate::metrics::ReplicaCounters;
 use crate::observation::TigaObservation;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Early, Origin, Queue, Waiting};
-use crate::record::{Entry, Record, Refusal, TentativeList};
+use crate::record::{Base, Entry, Record, Refusal, TentativeList};
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::tentative::{Tentative, TentativeEntries, history};
@@ -69,6 +69,11 @@ impl Replica {
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// The decided state, to copy it.
+    pub fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// The shard that it is a copy of.
@@ -320,6 +325,34 @@ impl Replica {
             Entry::Start { .. } => self.tentative.clear(),
             Entry::Final { .. } => {}
         }
+    }
+
+    /// The log begins behind a snapshot: `ledger` is the state that it stands for. What this replica has voted for stays, as
+    /// far as the log up to there lets it.
+    pub fn restore(&mut self, step: &mut Step<'_>, ledger: Ledger) {
+        assert!(self.serves().is_none(), "the leader of {} has its log", self.shard);
+        let (shard, length) = (self.shard, ledger.applied);
+        let undecided = self.ledger.undecided_from(length);
+        self.ledger = ledger;
+        let Base { ballot, is_final } = self.ledger.base;
+        if ballot != self.base {
+            // Its start record is among the entries that the snapshot stands for.
+            self.tentative.clear();
+        }
+        if is_final && ballot == self.promised {
+            self.base = ballot;
+        }
+        let recent: Vec<Arc<Record>> = self.ledger.recent.values().cloned().collect();
+        recent.iter().for_each(|record| self.sync(step, record));
+        let ids = self.tentative.ids().chain(self.queue.iter().map(|(stamp, _)| stamp.id));
+        let refused: Vec<_> = ids.filter(|id| self.ledger.is_refused(*id)).collect();
+        for id in refused {
+            self.queue.remove(id);
+            self.tentative.remove(id);
+        }
+        self.follow_seal(self.ledger.seal);
+        undecided.into_iter().for_each(|entry| self.ledger.append(entry));
+        step.observe(|| TigaObservation::Restored { shard, length });
     }
 
     /// What is not in the log up to a seal never will be (rule T15).

@@ -15,7 +15,7 @@ use crate::transaction::{KeyAccess, Part, Predecessor};
 use bytes::Bytes;
 use shoal_types::wire::Coded;
 use shoal_types::{TableId, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// A row, or what is left of one.
@@ -25,7 +25,8 @@ pub struct Row {
     pub value: Option<Bytes>,
     /// Of the last transaction that declared it as written.
     pub digest: Digest,
-    /// Of the value; 0 where it was never written.
+    /// Of the value; 0 where there is none. What is left of a deleted row is dropped at some time, and a leader that compares
+    /// versions again has to come to the same verdict.
     pub version: u64,
 }
 
@@ -62,6 +63,13 @@ impl RangeState {
 /// Rows and ranges by tables.
 type Tables = BTreeMap<TableId, BTreeMap<Bytes, Row>>;
 
+/// What decided entries have changed since a copy began (rule T22).
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    pub(crate) rows: BTreeSet<(TableId, Bytes)>,
+    pub(crate) ranges: BTreeSet<Resource>,
+}
+
 /// What decided entries have written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DecidedRows {
@@ -87,6 +95,8 @@ pub struct Rows {
     undecided_ranges: BTreeMap<Resource, (u32, RangeState)>,
     /// Some range was written as a whole, ever.
     pub(crate) has_range_writers: bool,
+    /// What has changed since each copy began that is given.
+    pub(crate) copies: BTreeMap<u64, Changed>,
 }
 
 /// What a record changes.
@@ -247,7 +257,20 @@ impl Rows {
                 }
             }
         }
+        for changed in self.copies.values_mut() {
+            changed.rows.extend(rows.iter().map(|(table, key, _)| (*table, key.clone())));
+            changed.ranges.extend(ranges.iter().map(|(resource, _)| *resource));
+        }
         self.decided.apply(record, rows, ranges);
+    }
+
+    /// Drops deleted rows that were deleted at or below `seal`.
+    pub fn drop_deleted(&mut self, seal: Time) {
+        for (table, key) in self.decided.drop_deleted(seal) {
+            for changed in self.copies.values_mut() {
+                changed.rows.insert((table, key.clone()));
+            }
+        }
     }
 
     /// What is not decided is void.
@@ -262,7 +285,8 @@ fn after(before: Row, digest: Digest, value: Option<Option<Bytes>>) -> Row {
     match value {
         Some(value) => {
             let value = value.map(|value| Bytes::copy_from_slice(&value));
-            Row { value, digest, version: digest.version() }
+            let version = if value.is_some() { digest.version() } else { 0 };
+            Row { value, digest, version }
         }
         None => Row { digest, ..before },
     }
@@ -310,14 +334,32 @@ impl DecidedRows {
         }
     }
 
-    /// Drops deleted rows that were deleted at or below `seal`.
-    pub fn drop_deleted(&mut self, seal: Time) {
+    /// Drops deleted rows that were deleted at or below `seal`. Returns which.
+    fn drop_deleted(&mut self, seal: Time) -> Vec<(TableId, Bytes)> {
+        let mut dropped = Vec::new();
         while self.deleted.front().is_some_and(|(t, _, _)| *t <= seal) {
             let Some((_, table, key)) = self.deleted.pop_front() else { break };
             let Some(rows) = self.tables.get_mut(&table) else { continue };
             if rows.get(&key).is_some_and(|row| row.value.is_none()) {
                 rows.remove(&key);
+                dropped.push((table, key));
             }
         }
+        dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A leader that compared the version of a deleted row before that was dropped, and again after it, came to another
+    /// verdict than the one that it had sent: half of a transaction took effect.
+    #[test]
+    fn a_deleted_row_has_the_version_of_one_that_never_was() {
+        let written = after(Row::ABSENT, Digest(7), Some(Some(Bytes::from_static(b"x"))));
+        assert_ne!(written.version, Row::ABSENT.version);
+        let deleted = after(written, Digest(8), Some(None));
+        assert_eq!((deleted.version, deleted.digest), (Row::ABSENT.version, Digest(8)));
     }
 }

@@ -94,6 +94,11 @@ impl TentativeEntries {
         }
     }
 
+    /// The transactions in it.
+    pub fn ids(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        self.entries.keys().copied()
+    }
+
     /// Takes all out.
     pub fn clear(&mut self) {
         *self = TentativeEntries::default();

@@ -3,7 +3,7 @@
 
 use crate::draw::one_of;
 use crate::scenario::Scenario;
-use crate::subject::{Subject, limits};
+use crate::subject::{Subject, limits, not_tiny};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
 use shoal_tiga::{Tiga, TigaEngineOptions, TigaPlantedBug};
@@ -32,6 +32,8 @@ impl Subject for Tiga {
         ("seal-open", TigaPlantedBug::SealOpen),
         ("read-unstable", TigaPlantedBug::ReadUnstable),
         ("read-over-ready", TigaPlantedBug::ReadOverReady),
+        ("snapshot-without-changes", TigaPlantedBug::SnapshotWithoutChanges),
+        ("snapshot-without-records", TigaPlantedBug::SnapshotWithoutRecords),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> TigaEngineOptions {
@@ -47,6 +49,10 @@ impl Subject for Tiga {
             (round_trip * one_of(&mut waits, &[1, 2, 8])).max(Duration::from_millis(1));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
+        let mut parts = random.fork(6);
+        options.snapshot_part.records_max = one_of(&mut parts, &[1, 3, 20, 1000]);
+        options.snapshot_part.bytes_max = one_of(&mut parts, &[1, 100, 100_000]);
+        not_tiny(&mut options.snapshot_part, round_trip);
         options
     }
 

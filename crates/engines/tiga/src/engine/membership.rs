@@ -39,6 +39,7 @@ impl Tiga {
             node.configure(now, library, shards, &held);
         });
         self.configuration = Some(configuration);
+        self.look_at_snapshots();
         self.report(effects);
     }
 

@@ -14,6 +14,7 @@
 //! | `coordinator.rs` | a transaction from its first operation until its outcome is reported |
 //! | `declared.rs` | procedures that are executed by their footprints |
 //! | `membership.rs` | configurations, ends of epochs |
+//! | `snapshots.rs`, `snapshot.rs` | snapshots between replicas |
 
 mod coordinator;
 mod declared;
@@ -21,6 +22,8 @@ mod membership;
 mod message;
 mod metrics;
 mod options;
+mod snapshot;
+mod snapshots;
 mod transaction;
 
 pub use message::TigaEngineMessage;
@@ -31,6 +34,7 @@ use crate::execute::Library;
 use crate::message::Envelope;
 use crate::node::{Now, TigaNode};
 use crate::observation::TigaObservation;
+use bytes::Bytes;
 use metrics::{SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
@@ -46,6 +50,7 @@ use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::transaction_clock::{EventTimes, TransactionTime};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use snapshots::Snapshots;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use transaction::{OpenCall, OpenTransaction, PendingRead};
@@ -79,6 +84,7 @@ pub struct Tiga {
     configuration: Option<Arc<Configuration>>,
     lease_end: Time,
     times: EventTimes,
+    snapshots: Snapshots,
     /// The shards whose streams this worker leads.
     led: BTreeMap<ShardId, Ballot>,
     /// The shards that were said to be served.
@@ -143,6 +149,7 @@ impl Engine for Tiga {
             configuration: None,
             lease_end: Time::ZERO,
             times: EventTimes { now: time, arrived: time },
+            snapshots: Snapshots::default(),
             led: BTreeMap::new(),
             serving: BTreeMap::new(),
             reported: EpochReports::default(),
@@ -172,6 +179,15 @@ impl Engine for Tiga {
                     false => self.runtime.counters.dropped += 1,
                 }
             }
+            EngineEvent::Received { from, message: TigaEngineMessage::SnapshotPart(part) } => {
+                self.take_part(now, from.node, part, effects);
+            }
+            EngineEvent::Received {
+                from,
+                message: TigaEngineMessage::SnapshotPartTaken { shard, copy, reached },
+            } => self.part_is_taken(now, from.node, shard, copy, reached.as_ref()),
+            EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
+            EngineEvent::Restored { shard, state: _ } => self.restore(shard, effects),
             EngineEvent::Client(request) if self.holds_lease(now) => self.runtime.request(request),
             // The client asks again, here or elsewhere.
             EngineEvent::Client(_) => self.runtime.counters.dropped += 1,
@@ -184,6 +200,7 @@ impl Engine for Tiga {
         if is_due {
             self.with_node(effects, |node, now, library| node.tick(now, library));
         }
+        self.give(now, effects);
         self.look_at_reads(effects);
         if self.holds_lease(now) {
             self.run(now, effects);
@@ -228,6 +245,14 @@ impl Engine for Tiga {
         KnownEpochs { open, ..KnownEpochs::default() }
     }
 
+    fn may_cut(&self, shard: ShardId) -> Option<u64> {
+        Some(self.cuttable(shard))
+    }
+
+    fn may_restore(&self, shard: ShardId, from: NodeId, length: u64, state: &Bytes) -> bool {
+        self.has_copy(shard, from, length, state)
+    }
+
     fn take_slow(&mut self) -> Vec<Slow> {
         self.runtime.worker_context.slows.take()
     }
@@ -239,6 +264,8 @@ impl Engine for Tiga {
             ("reads without an answer", self.reads.len()),
             ("reports of epochs", self.reported.len()),
             ("transactions that are voted for", self.node.coordinator().open()),
+            ("copies that are given", self.snapshots.sizes()[0]),
+            ("copies that are taken", self.snapshots.sizes()[1]),
         ];
         self.runtime.sizes().into_iter().chain(own).chain(self.node.sizes()).collect()
     }
@@ -366,7 +393,12 @@ impl Tiga {
     fn set_timer(&mut self, now: Time, effects: &mut TigaEffects) {
         let runs = self.holds_lease(now);
         let reads = (!self.reads.is_empty()).then_some(self.reads_due);
-        let due = [self.node.next_due(self.now()), reads, self.runtime.next_due().filter(|_| runs)];
+        let due = [
+            self.node.next_due(self.now()),
+            reads,
+            self.snapshots_due(),
+            self.runtime.next_due().filter(|_| runs),
+        ];
         if let Some(at) = due.into_iter().flatten().min() {
             effects.push(EngineEffect::Timer { at: at.max(now) });
         }

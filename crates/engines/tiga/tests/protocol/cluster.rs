@@ -5,6 +5,7 @@ use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::TransactionId;
 use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
+use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::Message;
 use shoal_tiga::transaction::{Body, KeyAccess, Part, Transaction};
 use shoal_tiga::view::ShardView;
@@ -197,6 +198,19 @@ impl Cluster {
         });
     }
 
+    /// A voter of a shard has forgotten everything, and begins behind a snapshot of all that is decided.
+    pub fn restore(&mut self, shard: u32, voter: NodeId, ledger: Ledger) {
+        let log = &mut self.logs[shard as usize];
+        let (ballot, length) = (log.ballot, ledger.applied);
+        let entries = log.entries[..length as usize].to_vec();
+        log.accepted.insert(voter, (ballot, entries));
+        log.decided.insert(voter, length);
+        self.act(voter, |node, now, library| {
+            node.promised(now, library, ShardId(shard), ballot);
+            node.restored(now, library, ShardId(shard), ledger);
+        });
+    }
+
     /// Each voter that is up learns what a majority has accepted.
     pub fn decide(&mut self, shard: u32) {
         let log = &self.logs[shard as usize];
@@ -356,6 +370,10 @@ impl Cluster {
 
     pub fn node(&self, node: NodeId) -> &TigaNode {
         &self.nodes[&node]
+    }
+
+    pub fn node_mut(&mut self, node: NodeId) -> &mut TigaNode {
+        self.nodes.get_mut(&node).expect("a node")
     }
 
     /// Messages that are on their way.

@@ -4,3 +4,4 @@ mod cluster;
 mod planted;
 mod recovery;
 mod scripts;
+mod snapshot;

@@ -201,8 +201,10 @@ fn the_conversation_of_tiga_keeps_its_form() {
         "Answer",
         "Reads",
         "ReadsDone",
+        "SnapshotPart",
+        "SnapshotPartTaken",
     ];
     let kinds = [&own[..], &STREAM].concat();
-    let cluster = "cluster shards=3 managed coordinators=1";
-    check::<Tiga>("tiga", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE], &kinds);
+    let cluster = "cluster shards=3 managed coordinators=1 trim=1";
+    check::<Tiga>("tiga", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE, FAILURE], &kinds);
 }

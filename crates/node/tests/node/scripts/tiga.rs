@@ -20,6 +20,10 @@ impl TracedEngine for Tiga {
         match message {
             TigaEngineMessage::Protocol(message) => format!("{message:?}"),
             TigaEngineMessage::Relay(relay) => show_relay(relay),
+            TigaEngineMessage::SnapshotPart(part) => format!("{part:?}"),
+            TigaEngineMessage::SnapshotPartTaken { shard, reached, .. } => {
+                format!("SnapshotPartTaken {shard}{}", if reached.is_none() { ", all" } else { "" })
+            }
         }
     }
 
