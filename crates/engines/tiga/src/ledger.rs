@@ -149,8 +149,10 @@ impl Ledger {
     fn decide_record(&mut self, record: &Arc<Record>) {
         let id = record.id();
         assert!(!self.is_refused(id), "{id} is refused by {}, and stands in its log", self.shard);
-        let Some(place) = record.transaction.place(self.shard) else { return };
-        self.rows.decide(&record.transaction.parts[place], record, self.applied);
+        if record.transaction.place(self.shard).is_none() {
+            return;
+        }
+        self.rows.decide(record, self.applied);
         self.undecided_records.remove(&id);
         self.recorded.remove(&id);
         self.recent.insert(record.stamp(), Arc::clone(record));

@@ -100,7 +100,8 @@ fn find(rows: &Rows, read: &Read) -> Found {
         }
         Read::Range { table, range, granule } => {
             let scan = range.scan();
-            let all = rows.scan(*table, &bounds_of(&scan), scan.reverse);
+            let bounds = bounds_of(&scan);
+            let all = rows.scan(*table, &bounds, scan.reverse);
             let (mut found, mut bytes, mut is_cut) = (Vec::new(), 0, false);
             for (key, value) in all.take(scan.limit) {
                 if found.len() == PAGE_ROWS || bytes > PAGE_BYTES {

@@ -11,29 +11,14 @@
 
 use crate::digest::{Digest, Resource, granule_resource, table_resource};
 use crate::record::{Record, Write};
-use crate::transaction::{KeyAccess, Part, Predecessor};
+use crate::table::{Row, Table};
+use crate::transaction::{Part, Predecessor};
 use bytes::Bytes;
+use shoal_engine::TransactionId;
 use shoal_types::wire::Coded;
 use shoal_types::{TableId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-
-/// A row, or what is left of one.
-#[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub struct Row {
-    /// `None`: there is none, or no more.
-    pub value: Option<Bytes>,
-    /// Of the last transaction that declared it as written.
-    pub digest: Digest,
-    /// Of the value; 0 where there is none. What is left of a deleted row is dropped at some time, and a leader that compares
-    /// versions again has to come to the same verdict.
-    pub version: u64,
-}
-
-impl Row {
-    /// A row that was never written.
-    pub const ABSENT: Row = Row { value: None, digest: Digest::NONE, version: 0 };
-}
 
 /// What was written within a granule, or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Coded)]
@@ -60,8 +45,8 @@ impl RangeState {
     }
 }
 
-/// Rows and ranges by tables.
-type Tables = BTreeMap<TableId, BTreeMap<Bytes, Row>>;
+/// Rows by tables.
+pub(crate) type Tables = BTreeMap<TableId, Table>;
 
 /// What decided entries have changed since a copy began (rule T22).
 #[derive(Debug, Default)]
@@ -79,6 +64,13 @@ pub struct DecidedRows {
     pub(crate) deleted: VecDeque<(Time, TableId, Bytes)>,
 }
 
+/// What a record changes that is not decided.
+#[derive(Debug)]
+struct UndecidedChanges {
+    id: TransactionId,
+    changes: Changes,
+}
+
 #[derive(Debug, Clone)]
 struct UndecidedRow {
     row: Row,
@@ -93,6 +85,8 @@ pub struct Rows {
     pub(crate) decided: DecidedRows,
     undecided: BTreeMap<TableId, BTreeMap<Bytes, UndecidedRow>>,
     undecided_ranges: BTreeMap<Resource, (u32, RangeState)>,
+    /// Of the records that are appended and not decided, in their order.
+    undecided_changes: VecDeque<UndecidedChanges>,
     /// Some range was written as a whole, ever.
     pub(crate) has_range_writers: bool,
     /// What has changed since each copy began that is given.
@@ -100,6 +94,7 @@ pub struct Rows {
 }
 
 /// What a record changes.
+#[derive(Debug)]
 struct Changes {
     rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)>,
     ranges: Vec<(Resource, RangeState)>,
@@ -111,12 +106,13 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
     let mut ranges: Vec<(Resource, RangeState)> = Vec::new();
     let digest = record.digest;
     let writes = record.writes(part);
-    let written = |key: &KeyAccess| {
-        let mut all = writes.iter();
-        all.find(|write| write.table == key.table && write.key == key.key)
-    };
-    for key in &part.writes {
-        let value = written(key).map(|write| write.value.clone());
+    let mut declared = 0;
+    for (place, key) in part.writes.iter().enumerate() {
+        let is_it = |write: &&Write| write.table == key.table && write.key == key.key;
+        // What is certified stands at the same place.
+        let written = writes.get(place).filter(is_it).or_else(|| writes.iter().find(is_it));
+        let value = written.map(|write| write.value.clone());
+        declared += usize::from(value.is_some());
         let version = if value.is_some() { digest.version() } else { 0 };
         let state = RangeState { writers: digest, range_writers: Digest::NONE, version };
         let granule = key.granule().map(|prefix| granule_resource(key.table, prefix));
@@ -134,10 +130,11 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
             None => ranges.push((table, state)),
         }
     }
-    for Write { table, key, value } in &writes {
-        if !part.writes.iter().any(|other| other.table == *table && other.key == *key) {
-            rows.push((*table, key.clone(), Some(value.clone())));
-        }
+    if declared < writes.len() {
+        let of_keys = part.writes.iter().map(|key| (key.table, &key.key));
+        let of_keys: BTreeSet<(TableId, &Bytes)> = of_keys.collect();
+        let others = writes.iter().filter(|write| !of_keys.contains(&(write.table, &write.key)));
+        rows.extend(others.map(|it| (it.table, it.key.clone(), Some(it.value.clone()))));
     }
     Changes { rows, ranges }
 }
@@ -185,29 +182,22 @@ impl Rows {
     pub fn scan<'a>(
         &'a self,
         table: TableId,
-        bounds: &(Bound<Bytes>, Bound<Bytes>),
+        bounds: &'a (Bound<Bytes>, Bound<Bytes>),
         reverse: bool,
     ) -> Box<dyn Iterator<Item = (&'a Bytes, &'a Bytes)> + 'a> {
         if is_empty_range(bounds) {
             return Box::new(std::iter::empty());
         }
         let decided = self.decided.tables.get(&table);
-        let decided = decided.into_iter().flat_map({
-            let bounds = bounds.clone();
-            move |rows| rows.range(bounds.clone())
-        });
+        let decided = decided.into_iter().flat_map(move |rows| rows.range(borrowed(bounds)));
         let undecided = self.undecided.get(&table);
         let Some(undecided) = undecided.filter(|rows| rows.range(bounds.clone()).next().is_some())
         else {
             let present = decided.filter_map(|(key, row)| Some((key, row.value.as_ref()?)));
-            if !reverse {
-                return Box::new(present);
-            }
-            let rows = self.decided.tables.get(&table).into_iter().flat_map({
-                let bounds = bounds.clone();
-                move |rows| rows.range(bounds.clone()).rev()
-            });
-            return Box::new(rows.filter_map(|(key, row)| Some((key, row.value.as_ref()?))));
+            return match reverse {
+                true => Box::new(present.rev()),
+                false => Box::new(present),
+            };
         };
         let mut merged: BTreeMap<&Bytes, &Row> = decided.collect();
         merged.extend(undecided.range(bounds.clone()).map(|(key, it)| (key, &it.row)));
@@ -222,26 +212,33 @@ impl Rows {
 
     /// A record of the entry `index` is in the log now, behind all before it.
     pub fn append(&mut self, part: &Part, record: &Record, index: u64) {
-        let Changes { rows, ranges } = changes_of(part, record);
-        for (table, key, value) in rows {
-            let before = self.get(table, &key).cloned().unwrap_or(Row::ABSENT);
-            let row = after(before, record.digest, value);
-            let is_multi = record.transaction.is_multi();
+        let changes = changes_of(part, record);
+        let is_multi = record.transaction.is_multi();
+        for (table, key, value) in &changes.rows {
+            let before = self.get(*table, key).cloned().unwrap_or(Row::ABSENT);
+            let row = after(before, record.digest, value.clone());
             let writer = Predecessor { stamp: record.stamp(), is_multi };
-            let rows = self.undecided.entry(table).or_default();
-            rows.insert(key, UndecidedRow { row, index, writer });
+            let rows = self.undecided.entry(*table).or_default();
+            rows.insert(key.clone(), UndecidedRow { row, index, writer });
         }
-        for (resource, state) in ranges {
+        for (resource, state) in &changes.ranges {
             self.has_range_writers |= state.range_writers != Digest::NONE;
-            let (count, sum) = self.undecided_ranges.entry(resource).or_default();
+            let (count, sum) = self.undecided_ranges.entry(*resource).or_default();
             *count += 1;
-            sum.add(&state);
+            sum.add(state);
         }
+        self.undecided_changes.push_back(UndecidedChanges { id: record.id(), changes });
     }
 
-    /// A record of the entry `index`, which was appended, is decided.
-    pub fn decide(&mut self, part: &Part, record: &Record, index: u64) {
-        let Changes { rows, ranges } = changes_of(part, record);
+    /// A record of the entry `index` is decided, the first of those that were appended.
+    ///
+    /// # Panics
+    /// If it is not that one.
+    pub fn decide(&mut self, record: &Record, index: u64) {
+        let first = self.undecided_changes.pop_front();
+        let UndecidedChanges { id, changes } = first.expect("what is decided was appended");
+        assert_eq!(id, record.id(), "records are decided in the order of the log");
+        let Changes { rows, ranges } = changes;
         for (table, key, _) in &rows {
             let Some(undecided) = self.undecided.get_mut(table) else { continue };
             if undecided.get(key).is_some_and(|row| row.index == index) {
@@ -277,6 +274,7 @@ impl Rows {
     pub fn forget_undecided(&mut self) {
         self.undecided.clear();
         self.undecided_ranges.clear();
+        self.undecided_changes.clear();
     }
 }
 
@@ -290,6 +288,10 @@ fn after(before: Row, digest: Digest, value: Option<Option<Bytes>>) -> Row {
         }
         None => Row { digest, ..before },
     }
+}
+
+fn borrowed((start, end): &(Bound<Bytes>, Bound<Bytes>)) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
 }
 
 /// Bounds between which no key can be.

@@ -14,7 +14,8 @@ use crate::digest::Resource;
 use crate::ledger::Ledger;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::record::{Base, Candidate, Record};
-use crate::rows::{Changed, RangeState, Row};
+use crate::rows::{Changed, RangeState, Tables};
+use crate::table::Row;
 use bytes::Bytes;
 use shoal_engine::{PlantedBugs, TransactionId};
 use shoal_store::{CopyPart, WalkPlace};
@@ -199,8 +200,7 @@ impl Ledger {
                 true => Bound::Included(&from.key[..]),
                 false => Bound::Unbounded,
             };
-            rows.range::<[u8], _>((start, Bound::Unbounded))
-                .map(move |(key, row)| (*table, key, row))
+            rows.range((start, Bound::Unbounded)).map(move |(key, row)| (*table, key, row))
         });
         let (mut rows, mut bytes) = (Vec::new(), 0);
         for (table, key, row) in all {
@@ -284,7 +284,7 @@ impl Ledger {
 /// What has come of a snapshot.
 #[derive(Debug, Default)]
 pub struct SnapshotInProgress {
-    tables: BTreeMap<TableId, BTreeMap<Bytes, Row>>,
+    tables: Tables,
     ranges: BTreeMap<Resource, RangeState>,
     head: Vec<u8>,
 }
@@ -309,7 +309,7 @@ impl SnapshotInProgress {
                 let value = row.value.map(|value| Bytes::copy_from_slice(&value));
                 rows.insert(Bytes::copy_from_slice(&key), Row { value, ..row });
             }
-            None => drop(rows.remove(&key)),
+            None => rows.remove(&key),
         }
     }
 
