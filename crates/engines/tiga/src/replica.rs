@@ -19,13 +19,13 @@ use crate::record::{Base, Entry, Record, Refusal, TentativeList};
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::tentative::{Tentative, TentativeEntries, history};
-use crate::transaction::{Predecessor, Transaction, Work};
+use crate::transaction::{Transaction, Work};
 use bytes::Bytes;
 use shoal_types::wire::decode;
 use shoal_types::{Ballot, NodeId, ShardId, Time};
 use std::sync::Arc;
 
-/// A step looks at no more withheld votes than so.
+/// So many withheld votes are looked at together.
 const WITHHELD_MAX: usize = 64;
 
 /// A replica of a shard.
@@ -156,7 +156,8 @@ impl Replica {
         let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
         let history = history(&self.ledger, &self.tentative, stamp, &work);
-        self.tentative.insert(Tentative { stamp, work, history, is_voted: false, times });
+        let (is_voted, waits_for) = (false, None);
+        self.tentative.insert(Tentative { stamp, work, history, is_voted, waits_for, times });
         self.try_vote(step, stamp);
     }
 
@@ -170,13 +171,13 @@ impl Replica {
             return;
         };
         let mut history = history(&self.ledger, &self.tentative, stamp, &tentative.work);
-        let is_open = |before: &Predecessor| {
-            let tentative = self.tentative.get(before.stamp.id);
-            tentative.is_some_and(|it| before.is_multi || !it.is_voted)
-        };
-        let votes_over = step.options.bugs.has(TigaPlantedBug::VoteOverUnagreed);
-        if history.predecessors.iter().any(is_open) && !votes_over {
-            self.counters.withheld += 1;
+        let mut predecessors = history.predecessors.iter();
+        let open = predecessors.find(|before| self.tentative.is_open(before)).cloned();
+        if let Some(open) = open
+            && !step.options.bugs.has(TigaPlantedBug::VoteOverUnagreed)
+        {
+            self.counters.withheld += u64::from(tentative.waits_for.is_none());
+            self.tentative.withhold(stamp.id, open);
             return;
         }
         if step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {
@@ -247,10 +248,17 @@ impl Replica {
         self.vote_for_withheld(step);
     }
 
+    /// Votes for what was withheld, as far as that may be now; a vote may be what another one waits for.
     fn vote_for_withheld(&mut self, step: &mut Step<'_>) {
-        for id in self.tentative.withheld(WITHHELD_MAX) {
-            if let Some(stamp) = self.tentative.get(id).map(|it| it.stamp) {
-                self.try_vote(step, stamp);
+        loop {
+            let before = self.counters.votes;
+            for id in self.tentative.withheld(WITHHELD_MAX) {
+                if let Some(stamp) = self.tentative.get(id).map(|it| it.stamp) {
+                    self.try_vote(step, stamp);
+                }
+            }
+            if self.counters.votes == before {
+                return;
             }
         }
     }

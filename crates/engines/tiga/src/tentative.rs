@@ -24,6 +24,8 @@ pub struct Tentative {
     pub history: History,
     /// The transaction was voted for, or stood in a log.
     pub is_voted: bool,
+    /// Why it was not voted for when that was looked at last.
+    pub waits_for: Option<Predecessor>,
     /// When it was sent, and when it arrived.
     pub times: ArrivalTimes,
 }
@@ -72,10 +74,30 @@ impl TentativeEntries {
         }
     }
 
-    /// The first ones that were not voted for, in their order.
+    /// The vote for the transaction waits for this one.
+    pub fn withhold(&mut self, id: TransactionId, waits_for: Predecessor) {
+        if let Some(tentative) = self.entries.get_mut(&id) {
+            tentative.waits_for = Some(waits_for);
+        }
+    }
+
+    /// Whether no vote may rest on this transaction, which is released: it is of several shards and not synced, or not voted
+    /// for itself (rule T5).
+    #[must_use]
+    pub fn is_open(&self, before: &Predecessor) -> bool {
+        let tentative = self.entries.get(&before.stamp.id);
+        tentative.is_some_and(|it| before.is_multi || !it.is_voted)
+    }
+
+    /// The first ones that were not voted for and may be now, in their order.
     #[must_use]
     pub fn withheld(&self, most: usize) -> Vec<TransactionId> {
-        self.withheld.iter().take(most).map(|stamp| stamp.id).collect()
+        let waits = |stamp: &&Stamp| {
+            let waits_for = self.entries.get(&stamp.id).and_then(|it| it.waits_for.as_ref());
+            waits_for.is_some_and(|before| self.is_open(before))
+        };
+        let may_be = self.withheld.iter().filter(|stamp| !waits(stamp));
+        may_be.take(most).map(|stamp| stamp.id).collect()
     }
 
     /// Drops those that conflict with a synced one and have smaller stamps (E1). Returns how many.
@@ -142,7 +164,8 @@ impl TentativeEntries {
             let stamp = record.stamp();
             before.add(stamp, &work);
             let times = ArrivalTimes::default();
-            self.insert(Tentative { stamp, work, history, is_voted: true, times });
+            let waits_for = None;
+            self.insert(Tentative { stamp, work, history, is_voted: true, waits_for, times });
         }
     }
 }
