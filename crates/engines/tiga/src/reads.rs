@@ -22,6 +22,7 @@ use crate::rows::Rows;
 use crate::step::Step;
 use crate::transaction::{KeyAccess, Part, RangeAccess};
 use shoal_cluster::topology::TableMap;
+use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::operation::OperationResult;
 use shoal_types::{Ballot, NodeId, ShardId};
 
@@ -51,13 +52,22 @@ impl Replica {
         step.send(from, Message::ReadsDone { number, found });
     }
 
-    /// Whether something waits that writes what is read, and for which this leader has said `Ready`, under any ballots.
+    /// Whether something waits that writes what is read, and for which this leader has said `Ready`, under any ballots. Of the
+    /// row of a request anything that waits counts (rule T10): where the row is not there, the client receives that the call never
+    /// takes effect. The leader of the call's home coordinates it, so a call that may still take effect waits here.
     fn is_promised(&self, step: &Step<'_>, reads: &[Read]) -> bool {
         if step.options.bugs.has(TigaPlantedBug::ReadOverReady) || self.queue.is_empty() {
             return false;
         }
-        let locks = locks(step.library.tables, self.shard, reads);
-        self.queue.rivals(&locks).any(|waiting| waiting.own.is_some())
+        let tables = step.library.tables;
+        let requests = tables.named(REQUESTS_TABLE);
+        let is_of_request =
+            |read: &&Read| matches!(read, Read::Key { table, .. } if Some(*table) == requests);
+        let of_requests: Vec<Read> = reads.iter().filter(is_of_request).cloned().collect();
+        let of_requests = locks(tables, self.shard, &of_requests);
+        let all = locks(tables, self.shard, reads);
+        self.queue.rivals(&all).any(|waiting| waiting.own.is_some())
+            || self.queue.rivals(&of_requests).next().is_some()
     }
 }
 

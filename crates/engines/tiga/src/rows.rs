@@ -189,7 +189,8 @@ impl Rows {
             return Box::new(std::iter::empty());
         }
         let decided = self.decided.tables.get(&table);
-        let decided = decided.into_iter().flat_map(move |rows| rows.range(borrowed(bounds)));
+        let decided =
+            decided.into_iter().flat_map(move |rows| rows.range::<[u8], _>(borrowed(bounds)));
         let undecided = self.undecided.get(&table);
         let Some(undecided) = undecided.filter(|rows| rows.range(bounds.clone()).next().is_some())
         else {

@@ -200,7 +200,8 @@ impl Ledger {
                 true => Bound::Included(&from.key[..]),
                 false => Bound::Unbounded,
             };
-            rows.range((start, Bound::Unbounded)).map(move |(key, row)| (*table, key, row))
+            rows.range::<[u8], _>((start, Bound::Unbounded))
+                .map(move |(key, row)| (*table, key, row))
         });
         let (mut rows, mut bytes) = (Vec::new(), 0);
         for (table, key, row) in all {
@@ -309,7 +310,7 @@ impl SnapshotInProgress {
                 let value = row.value.map(|value| Bytes::copy_from_slice(&value));
                 rows.insert(Bytes::copy_from_slice(&key), Row { value, ..row });
             }
-            None => rows.remove(&key),
+            None => drop(rows.remove(&key)),
         }
     }
 

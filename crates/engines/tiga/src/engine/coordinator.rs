@@ -194,9 +194,12 @@ impl Tiga {
                 self.call_ended(sequence, outcome);
                 continue;
             }
+            let writes = self.transactions.get(&sequence).is_some_and(OpenTransaction::writes);
             let result = match outcome {
                 Outcome::Committed(results) => joined(&Body::Certify, results).map(drop),
                 Outcome::Gone(shard) => Err(recovering(shard)),
+                // It has no effect in any case.
+                Outcome::Unknown(shard) if !writes => Err(recovering(shard)),
                 Outcome::Unknown(shard) => Err(Unknown::Participant { shard }.into()),
             };
             self.tell(sequence, result);
