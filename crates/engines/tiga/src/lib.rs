@@ -16,7 +16,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `stamp.rs`, `transaction.rs`, `locks.rs`, `digest.rs` | what a transaction touches, what conflicts, and what it rests on |
-//! | `record.rs`, `table.rs`, `rows.rs`, `ledger.rs` | the log, and the state that follows from it |
+//! | `record.rs`, `rows.rs`, `ledger.rs` | the log, and the state that follows from it |
 //! | `message.rs`, `view.rs`, `step.rs`, `options.rs` | what nodes say and know |
 //! | `coordinator.rs`, `delays.rs` | timestamps, and counting votes |
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
@@ -53,7 +53,6 @@ pub mod rows;
 pub mod snapshot;
 pub mod stamp;
 pub mod step;
-pub mod table;
 pub mod tentative;
 pub mod transaction;
 pub mod view;

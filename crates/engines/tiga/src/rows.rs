@@ -11,7 +11,6 @@
 
 use crate::digest::{Digest, Resource, granule_resource, table_resource};
 use crate::record::{Record, Write};
-use crate::table::{Row, Table};
 use crate::transaction::{Part, Predecessor};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
@@ -19,6 +18,23 @@ use shoal_types::wire::Coded;
 use shoal_types::{TableId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
+
+/// A row, or what is left of one.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Row {
+    /// `None`: there is none, or no more.
+    pub value: Option<Bytes>,
+    /// Of the last transaction that declared it as written.
+    pub digest: Digest,
+    /// Of the value; 0 where there is none. What is left of a deleted row is dropped at some time, and a leader that compares
+    /// versions again has to come to the same verdict.
+    pub version: u64,
+}
+
+impl Row {
+    /// A row that was never written.
+    pub const ABSENT: Row = Row { value: None, digest: Digest::NONE, version: 0 };
+}
 
 /// What was written within a granule, or a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Coded)]
@@ -46,7 +62,7 @@ impl RangeState {
 }
 
 /// Rows by tables.
-pub(crate) type Tables = BTreeMap<TableId, Table>;
+pub(crate) type Tables = BTreeMap<TableId, BTreeMap<Bytes, Row>>;
 
 /// What decided entries have changed since a copy began (rule T22).
 #[derive(Debug, Default)]
@@ -64,13 +80,6 @@ pub struct DecidedRows {
     pub(crate) deleted: VecDeque<(Time, TableId, Bytes)>,
 }
 
-/// What a record changes that is not decided.
-#[derive(Debug)]
-struct UndecidedChanges {
-    id: TransactionId,
-    changes: Changes,
-}
-
 #[derive(Debug, Clone)]
 struct UndecidedRow {
     row: Row,
@@ -86,7 +95,7 @@ pub struct Rows {
     undecided: BTreeMap<TableId, BTreeMap<Bytes, UndecidedRow>>,
     undecided_ranges: BTreeMap<Resource, (u32, RangeState)>,
     /// Of the records that are appended and not decided, in their order.
-    undecided_changes: VecDeque<UndecidedChanges>,
+    undecided_changes: VecDeque<(TransactionId, Changes)>,
     /// Some range was written as a whole, ever.
     pub(crate) has_range_writers: bool,
     /// What has changed since each copy began that is given.
@@ -189,8 +198,7 @@ impl Rows {
             return Box::new(std::iter::empty());
         }
         let decided = self.decided.tables.get(&table);
-        let decided =
-            decided.into_iter().flat_map(move |rows| rows.range::<[u8], _>(borrowed(bounds)));
+        let decided = decided.into_iter().flat_map(move |rows| rows.range(bounds.clone()));
         let undecided = self.undecided.get(&table);
         let Some(undecided) = undecided.filter(|rows| rows.range(bounds.clone()).next().is_some())
         else {
@@ -228,7 +236,7 @@ impl Rows {
             *count += 1;
             sum.add(state);
         }
-        self.undecided_changes.push_back(UndecidedChanges { id: record.id(), changes });
+        self.undecided_changes.push_back((record.id(), changes));
     }
 
     /// A record of the entry `index` is decided, the first of those that were appended.
@@ -237,9 +245,8 @@ impl Rows {
     /// If it is not that one.
     pub fn decide(&mut self, record: &Record, index: u64) {
         let first = self.undecided_changes.pop_front();
-        let UndecidedChanges { id, changes } = first.expect("what is decided was appended");
+        let (id, Changes { rows, ranges }) = first.expect("what is decided was appended");
         assert_eq!(id, record.id(), "records are decided in the order of the log");
-        let Changes { rows, ranges } = changes;
         for (table, key, _) in &rows {
             let Some(undecided) = self.undecided.get_mut(table) else { continue };
             if undecided.get(key).is_some_and(|row| row.index == index) {
@@ -289,10 +296,6 @@ fn after(before: Row, digest: Digest, value: Option<Option<Bytes>>) -> Row {
         }
         None => Row { digest, ..before },
     }
-}
-
-fn borrowed((start, end): &(Bound<Bytes>, Bound<Bytes>)) -> (Bound<&[u8]>, Bound<&[u8]>) {
-    (start.as_ref().map(|key| &key[..]), end.as_ref().map(|key| &key[..]))
 }
 
 /// Bounds between which no key can be.
