@@ -689,6 +689,18 @@ pub enum Rejected {
         #[coded(short)]
         table: TableId,
     },
+    /// A procedure has touched what its footprint does not have. See [`crate::procedure::Footprint`].
+    #[error(
+        "the procedure touched {table} {key}, which its footprint does not declare; declare it"
+    )]
+    #[coded(tag = 37)]
+    Undeclared {
+        /// The table that was touched.
+        #[coded(short)]
+        table: TableId,
+        /// The key, or the first one of the range that was scanned.
+        key: KeyExcerpt,
+    },
     /// The procedure itself gave up; see [`Error::reject`].
     #[error("the procedure gave up: {reason}")]
     #[coded(tag = 16)]

@@ -2,6 +2,7 @@
 
 use super::admission::AdmissionPermit;
 use super::limits::Limits;
+use super::procedure_run::{Executed, ProcedureRun};
 use super::transaction::CoordinatorTransaction;
 use super::transaction_trace::TransactionTrace;
 use super::worker_context::{BodyEnd, WorkerContext};
@@ -10,7 +11,6 @@ use crate::latency::Latencies;
 use crate::request_table::REQUESTS_TABLE;
 use crate::slow::Kind;
 use bytes::Bytes;
-use shoal_types::procedure::ProcedureTransaction;
 use shoal_types::{
     Aborted, Backoff, Call, Conflict, Database, Error, Result, TableId, Time, backoff,
 };
@@ -95,13 +95,9 @@ impl Database for LocalDatabase {
 
     /// This worker coordinates it, wherever its home is. No message of it can be lost between a task and its worker.
     async fn call(&self, call: &Call<'_>) -> Result<Bytes> {
-        let procedure = self.worker_context.procedures.get(call.procedure)?;
-        self.transact(async |tx| {
-            let executed = tx.execute_declared(call.procedure, call.arguments, None).await?;
-            match executed {
-                Some((result, _)) => Ok(result),
-                None => procedure.run(&ProcedureTransaction::new(tx), call.arguments).await,
-            }
+        let run = ProcedureRun::new(&self.worker_context, call.procedure, call.arguments)?;
+        self.transact(async |tx| match run.attempt(tx, None).await? {
+            Executed::ByEngine { result, .. } | Executed::Here(result) => Ok(result),
         })
         .await
     }

@@ -32,7 +32,7 @@
 //! | `admission.rs`, `stage_times.rs`, `attempt.rs`, `remote_branches.rs`, `coordinated_transactions.rs` | what is kept of a transaction beside its body |
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
 //! | `staged_certification.rs` | a branch that is locked and validated in as many steps as its size takes |
-//! | `transaction_trace.rs`, `transaction.rs`, `local_database.rs` | a transaction: what bodies work with, and how it is run until it is over |
+//! | `transaction_trace.rs`, `transaction.rs`, `procedure_run.rs`, `local_database.rs` | a transaction: what bodies work with, how a procedure is run in it, and how it is run until it is over |
 //! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs` | clients from outside |
 //! | `runtime.rs`, `task_driver.rs` | a worker: all of it together |
 //!
@@ -52,6 +52,7 @@ mod local_routes;
 pub mod own_branches;
 pub mod participant_table;
 mod procedure_calls;
+mod procedure_run;
 mod registrations;
 pub mod remote_branches;
 pub mod request_retransmission;

@@ -8,6 +8,7 @@ use super::call_sessions::{CallEnd, CallSessions, CallStart, KeptCalls};
 use super::interactive::{InteractiveSessions, SessionSteps};
 use super::leaderships::Leadership;
 use super::local_database::LocalDatabase;
+use super::procedure_run::{Executed, ProcedureRun};
 use super::request_rows::{drop_rows, look_up, resolve, unsettled};
 use super::tasks::Task;
 use super::transaction_trace::TransactionTrace;
@@ -19,7 +20,6 @@ use crate::planted_bugs::PlantedBug;
 use crate::request_table::{REQUESTS_TABLE, request_key, request_row};
 use crate::slow::Kind;
 use bytes::Bytes;
-use shoal_types::procedure::ProcedureTransaction;
 use shoal_types::{
     Database, Error, NodeId, Rejected, RequestId, Result, ShardId, Time, Transaction as _,
 };
@@ -297,8 +297,8 @@ async fn run(
     leadership: Leadership,
     trace: &mut TransactionTrace,
 ) -> Result<(Bytes, bool)> {
-    let ProcedureCall { id, procedure: name, arguments } = call;
-    let procedure = worker_context.procedures.get(name)?;
+    let ProcedureCall { id, procedure, arguments } = call;
+    let procedure = ProcedureRun::new(worker_context, procedure, arguments)?;
     let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
     let key = request_key(&id.session);
@@ -312,10 +312,10 @@ async fn run(
                 key: Bytes::copy_from_slice(&key),
                 number: id.number,
             };
-            if let Some(executed) = tx.execute_declared(name, arguments, Some(request)).await? {
-                return Ok(executed);
-            }
-            let result = procedure.run(&ProcedureTransaction::new(tx), arguments).await?;
+            let result = match procedure.attempt(tx, Some(request)).await? {
+                Executed::ByEngine { result, is_split } => return Ok((result, is_split)),
+                Executed::Here(result) => result,
+            };
             tx.put(requests, &key, &request_row(id.number, &result))?;
             // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
             worker_context.check_leadership(id.session.home, leadership)?;

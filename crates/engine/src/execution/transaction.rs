@@ -20,7 +20,7 @@ use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
 use shoal_types::limits::{check_key, check_value};
-use shoal_types::procedure::Shape;
+use shoal_types::procedure::Footprint;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{
     Aborted, Conflict, Epoch, Error, MaybeReady, Rejected, Result, Rows, Scan, ShardId, TableId,
@@ -219,8 +219,8 @@ impl<'db> CoordinatorTransaction<'db> {
         }
     }
 
-    /// Has the engine execute a procedure by its footprint, if it does that: then nothing else is done in this transaction.
-    /// `None`: the procedure is to be run here. Also says whether several shards have contributed to the result.
+    /// Has the engine execute a procedure by its footprint: then nothing else is done in this transaction. Returns the results
+    /// of the shards. `None`: the procedure is to be run here.
     ///
     /// # Errors
     /// Those of the procedure and of its commit.
@@ -228,16 +228,9 @@ impl<'db> CoordinatorTransaction<'db> {
         &self,
         name: &str,
         arguments: &[u8],
+        footprint: Footprint,
         request: Option<DeclaredRow>,
-    ) -> Result<Option<(Bytes, bool)>> {
-        if !self.worker_context.takes_declared.get() {
-            return Ok(None);
-        }
-        let procedure = self.worker_context.procedures.get(name)?;
-        let footprint = procedure.footprint(arguments)?;
-        if footprint.shape == Shape::Unknown {
-            return Ok(None);
-        }
+    ) -> Result<Option<Vec<Bytes>>> {
         let call = Rc::new(DeclaredCall {
             remote_branches: Rc::clone(self.remote_branches()),
             procedure: name.into(),
@@ -247,9 +240,7 @@ impl<'db> CoordinatorTransaction<'db> {
             results: ResultSlot::default(),
         });
         self.worker_context.declare(&call);
-        let Some(results) = call.results.take().await? else { return Ok(None) };
-        let is_split = results.len() > 1;
-        Ok(Some((procedure.combine(arguments, results)?, is_split)))
+        call.results.take().await
     }
 
     /// Returns when all that was read so far may be shown to a client.

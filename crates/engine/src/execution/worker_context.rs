@@ -516,7 +516,7 @@ impl WorkerContext {
     }
 
     /// A shard that this node serves, or if there is none, its home shard.
-    pub(crate) fn nearest(&self) -> ShardId {
+    pub fn nearest(&self) -> ShardId {
         let served = self.own.iter().find(|own| self.own(own.shard).is_some());
         served.map_or(self.home(), |own| own.shard)
     }

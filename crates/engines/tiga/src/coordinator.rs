@@ -11,11 +11,11 @@ use crate::observation::{Path, TigaObservation};
 use crate::planted_bugs::TigaPlantedBug;
 use crate::stamp::ArrivalTimes;
 use crate::step::Step;
-use crate::transaction::{Body, Transaction};
+use crate::transaction::Transaction;
 use crate::view::Quorums;
 use bytes::Bytes;
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, Error, NodeId, Result, ShardId, Time};
+use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -290,17 +290,5 @@ fn submit(step: &mut Step<'_>, t: Time, transaction: &Arc<Transaction>, is_first
     for node in nodes {
         let transaction = Arc::clone(transaction);
         step.send(node, Message::Submit { t, sent, transaction });
-    }
-}
-
-/// The error of the first part that has one, or the results of all.
-///
-/// # Errors
-/// That of the first part that has one.
-pub fn joined(body: &Body, results: Vec<Result<Bytes>>) -> Result<Vec<Bytes>, Error> {
-    let all: Result<Vec<Bytes>> = results.into_iter().collect();
-    match body {
-        Body::Pieces { .. } => all,
-        Body::Certify => all.map(|_| Vec::new()),
     }
 }

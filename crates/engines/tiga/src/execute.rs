@@ -1,22 +1,20 @@
-//! Execution at a leader: a piece of a procedure, on the rows of the shard, and what is certified.
+//! Execution at a leader: of a piece of a procedure, on the rows of its shard, or of a whole one, on what the participants have
+//! sent each other.
 
-use crate::digest::{granule_resource, table_resource};
+use crate::part_reads::PartReads;
 use crate::record::Write;
 use crate::rows::Rows;
-use crate::transaction::{Body, Part, RequestRow, Work};
+use crate::transaction::{Body, Part, ProcedureCall, RequestRow, Work};
 use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
 use shoal_engine::request_table::{SPLIT_RESULT, request_row};
 use shoal_types::limits::{check_key, check_value};
-use shoal_types::procedure::{DynTransaction, OperationFuture, Procedures};
-use shoal_types::transaction::{ScanEnd, sum};
-use shoal_types::{
-    Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Rows as FoundRows, Scan, TableId,
-};
+use shoal_types::procedure::{Access, DynTransaction, FootprintRange, OperationFuture, Procedures};
+use shoal_types::transaction::sum;
+use shoal_types::{Error, KeyExcerpt, Rejected, Result, Rows as FoundRows, Scan, TableId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// What execution needs beside the rows.
 pub struct Library<'l> {
@@ -26,76 +24,158 @@ pub struct Library<'l> {
     pub tables: &'l TableMap,
 }
 
-/// Runs the piece of a shard. Returns what it returned, and what it writes if that is no error.
-pub fn run_piece(work: &Work, rows: &Rows, library: &Library<'_>) -> (Result<Bytes>, Vec<Write>) {
-    let Body::Pieces { procedure, arguments, request } = &work.transaction.body else {
-        return (Ok(Bytes::new()), Vec::new());
+/// What a transaction has done on a shard.
+pub struct Execution {
+    /// What it returned, or why it had no effect.
+    pub outcome: Result<Bytes>,
+    /// What a procedure writes on this shard.
+    pub writes: Vec<Write>,
+    /// What it has read on all participants, if they have sent it to each other.
+    pub exchanged: Vec<PartReads>,
+}
+
+impl Execution {
+    /// Of what has no effect, or writes what it brings along.
+    #[must_use]
+    pub fn without_writes(outcome: Result<Bytes>) -> Execution {
+        Execution { outcome, writes: Vec::new(), exchanged: Vec::new() }
+    }
+}
+
+/// Runs the piece of a shard.
+#[must_use]
+pub fn run_piece(work: &Work, rows: &Rows, library: &Library<'_>) -> Execution {
+    let Body::Pieces { call } = &work.transaction.body else {
+        return Execution::without_writes(Ok(Bytes::new()));
     };
-    let piece = Piece {
-        rows,
-        part: work.part(),
-        tables: library.tables,
-        writes: RefCell::default(),
-        kept: Bump::new(),
-    };
-    let result = library
-        .procedures
-        .get(procedure)
-        .and_then(|procedure| procedure.run_at_once(&piece, arguments));
+    let source = Source::Rows { rows, part: work.part() };
+    let is_split = work.transaction.is_multi();
+    let (outcome, writes) = run(work, call, source, is_split, library);
+    Execution { outcome, writes, exchanged: Vec::new() }
+}
+
+/// Runs a whole procedure, on what it reads on all participants. It writes what is this shard's.
+#[must_use]
+pub fn run_whole(
+    work: &Work,
+    call: &ProcedureCall,
+    exchanged: Vec<PartReads>,
+    library: &Library<'_>,
+) -> Execution {
+    let source = Source::Exchanged { parts: &work.transaction.parts, reads: &exchanged };
+    let (outcome, writes) = run(work, call, source, false, library);
+    Execution { outcome, writes, exchanged }
+}
+
+/// Returns what the procedure returned, and what it writes on this shard if that is no error. `is_split`: other shards
+/// contribute to the result.
+fn run(
+    work: &Work,
+    call: &ProcedureCall,
+    source: Source<'_>,
+    is_split: bool,
+    library: &Library<'_>,
+) -> (Result<Bytes>, Vec<Write>) {
+    let ProcedureCall { procedure, arguments, request } = call;
+    let piece =
+        Piece { source, tables: library.tables, writes: RefCell::default(), kept: Bump::new() };
+    let procedure = library.procedures.get(procedure);
+    let result = procedure.and_then(|procedure| procedure.run_at_once(&piece, arguments));
     let Ok(result) = result else { return (result, Vec::new()) };
-    let mut writes: Vec<Write> = piece
-        .writes
-        .into_inner()
-        .into_iter()
+    let part = work.part();
+    let written = piece.writes.into_inner().into_iter();
+    let mut writes: Vec<Write> = written
+        .filter(|((table, key), _)| part.allows_write(*table, key))
         .map(|((table, key), value)| Write { table, key, value })
         .collect();
     if let Some(RequestRow { table, key, number, .. }) =
-        request.as_ref().filter(|row| row.home == work.part().shard)
+        request.as_ref().filter(|row| row.home == part.shard)
     {
-        let told = if work.transaction.is_multi() { SPLIT_RESULT } else { &result[..] };
-        let value = Some(request_row(*number, told).into());
+        let kept = if is_split { SPLIT_RESULT } else { &result[..] };
+        let value = Some(request_row(*number, kept).into());
         writes.push(Write { table: *table, key: key.clone(), value });
     }
     (Ok(result), writes)
 }
 
-/// Whether what a certificate says of this shard is so. `None` while that rests on rows that are not decided (rule T18).
-///
-/// # Errors
-/// What has changed since it was read.
-pub fn verdict(work: &Work, rows: &Rows, is_only: bool) -> Option<Result<()>> {
-    let part = work.part();
-    for (key, version) in part.reads.iter().zip(&part.certificate.versions) {
-        if !is_only && !rows.is_decided(key.table, &key.key) {
-            return None;
-        }
-        let found = rows.get(key.table, &key.key).map_or(0, |row| row.version);
-        if found != *version {
-            let (table, key) = (key.table, KeyExcerpt::new(&key.key));
-            return Some(Err(Aborted::from(Conflict::ReadChanged { table, key }).into()));
-        }
-    }
-    let ranges = part.ranges.iter().filter(|range| !range.writes);
-    for (range, version) in ranges.zip(&part.certificate.ranges) {
-        let resource = match &range.granule {
-            Some(prefix) => granule_resource(range.table, prefix),
-            None => table_resource(range.table),
-        };
-        if !is_only && !rows.is_range_decided(resource) {
-            return None;
-        }
-        if rows.range(resource).version != *version {
-            let table = range.table;
-            return Some(Err(Aborted::from(Conflict::RangeChanged { table }).into()));
-        }
-    }
-    Some(Ok(()))
+/// What an execution reads.
+#[derive(Clone, Copy)]
+enum Source<'r> {
+    /// The rows of one shard.
+    Rows {
+        /// All that it has.
+        rows: &'r Rows,
+        /// What is declared of them.
+        part: &'r Part,
+    },
+    /// What the participants have said.
+    Exchanged {
+        /// What is declared.
+        parts: &'r [Part],
+        /// What they said, in the order of the parts.
+        reads: &'r [PartReads],
+    },
 }
 
-/// The transaction of one piece: its operations are done at once.
+impl<'r> Source<'r> {
+    fn parts(self) -> &'r [Part] {
+        match self {
+            Source::Rows { part, .. } => std::slice::from_ref(part),
+            Source::Exchanged { parts, .. } => parts,
+        }
+    }
+
+    fn allows_write(self, table: TableId, key: &[u8]) -> bool {
+        self.parts().iter().any(|part| part.allows_write(table, key))
+    }
+
+    fn allows_read(self, table: TableId, key: &[u8]) -> bool {
+        self.parts().iter().any(|part| part.allows_read(table, key))
+    }
+
+    /// The value of a key: the outer `None` if it is not declared as read.
+    fn value(self, table: TableId, key: &[u8]) -> Option<Option<&'r [u8]>> {
+        match self {
+            Source::Rows { rows, part } => part
+                .allows_read(table, key)
+                .then(|| rows.get(table, key).and_then(|row| row.value.as_deref())),
+            Source::Exchanged { parts, reads } => {
+                parts.iter().zip(reads).find_map(|(part, reads)| reads.value(part, table, key))
+            }
+        }
+    }
+
+    /// The first so many rows of a range, from either end; `None` if it is not declared as read.
+    fn rows(
+        self,
+        scanned: &FootprintRange,
+        reverse: bool,
+        limit: usize,
+    ) -> Option<BTreeMap<&'r [u8], &'r [u8]>> {
+        let covers = |range: &FootprintRange| range.access.reads() && range.covers(scanned);
+        if !self.parts().iter().flat_map(|part| &part.declared_ranges).any(covers) {
+            return None;
+        }
+        let mut found = BTreeMap::new();
+        match self {
+            Source::Rows { rows, .. } => {
+                let all = rows.scan(scanned, reverse).take(limit);
+                found.extend(all.map(|(key, value)| (&key[..], &value[..])));
+            }
+            Source::Exchanged { parts, reads } => {
+                let of = |(part, reads): (&Part, &'r PartReads)| reads.rows(part, scanned);
+                let all = parts.iter().zip(reads).filter_map(of).flatten();
+                let all = all.filter(|(key, _)| scanned.contains(scanned.table, key));
+                found.extend(all.map(|(key, value)| (&key[..], &value[..])));
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The transaction of one execution: its operations are done at once.
 struct Piece<'r> {
-    rows: &'r Rows,
-    part: &'r Part,
+    source: Source<'r>,
     tables: &'r TableMap,
     writes: RefCell<BTreeMap<(TableId, Bytes), Option<Bytes>>>,
     /// Own writes that were read; they live as long as the piece.
@@ -104,32 +184,22 @@ struct Piece<'r> {
 
 /// The error of a transaction that has touched what it did not declare (rule T13).
 fn undeclared(table: TableId, key: &[u8]) -> Error {
-    let key = KeyExcerpt::new(key);
-    Error::reject(format!(
-        "the procedure touched {table} {key}, which its footprint does not declare"
-    ))
+    Rejected::Undeclared { table, key: KeyExcerpt::new(key) }.into()
 }
 
 impl Piece<'_> {
     fn read(&self, table: TableId, key: &[u8]) -> Result<Option<&[u8]>> {
-        if !self.part.allows_read(table, key) && !self.part.allows_write(table, key) {
-            return Err(undeclared(table, key));
-        }
         let own = self.writes.borrow();
-        let own = own.get(&(table, Bytes::copy_from_slice(key)));
-        if let Some(own) = own {
+        if let Some(own) = own.get(&(table, Bytes::copy_from_slice(key))) {
             return Ok(own.as_ref().map(|value| &*self.kept.alloc_slice_copy(value)));
         }
-        if !self.part.allows_read(table, key) {
-            return Err(undeclared(table, key));
-        }
-        Ok(self.rows.get(table, key).and_then(|row| row.value.as_deref()))
+        self.source.value(table, key).ok_or_else(|| undeclared(table, key))
     }
 
     fn write(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
-        if !self.part.allows_write(table, key) {
+        if !self.source.allows_write(table, key) {
             return Err(undeclared(table, key));
         }
         let key = Bytes::copy_from_slice(key);
@@ -147,76 +217,26 @@ impl Piece<'_> {
     }
 
     fn scan(&self, table: TableId, scan: Scan<'_>) -> Result<FoundRows<'_>> {
-        let bounds = bounds_of(&scan);
-        let is_declared = self.part.ranges.iter().any(|range| {
-            let holds = |prefix: &Bytes| match (&bounds.0, &scan.end) {
-                (Bound::Included(start) | Bound::Excluded(start), ScanEnd::Prefix(end)) => {
-                    start.starts_with(prefix) && end.starts_with(prefix)
-                }
-                (
-                    Bound::Included(start) | Bound::Excluded(start),
-                    ScanEnd::Bound(Bound::Included(end) | Bound::Excluded(end)),
-                ) => start.starts_with(prefix) && end.starts_with(prefix),
-                _ => false,
-            };
-            range.table == table && range.granule.as_ref().is_none_or(holds)
-        });
-        if !is_declared {
-            return Err(Error::reject(format!(
-                "the procedure scanned a range of {table} that its footprint does not declare"
-            )));
-        }
+        let scanned = FootprintRange::of(table, &scan, Access::Read);
         let own = self.writes.borrow();
-        let mut found: BTreeMap<&Bytes, &[u8]> =
-            self.rows.scan(table, &bounds, false).map(|(key, value)| (key, &value[..])).collect();
-        let within = |key: &Bytes| {
-            (match &bounds.0 {
-                Bound::Included(start) => key >= start,
-                Bound::Excluded(start) => key > start,
-                Bound::Unbounded => true,
-            }) && match &bounds.1 {
-                Bound::Included(end) => key <= end,
-                Bound::Excluded(end) => key < end,
-                Bound::Unbounded => true,
-            }
-        };
-        for ((_, key), value) in own.iter().filter(|((of, key), _)| *of == table && within(key)) {
+        let own = own.iter().filter(|((of, key), _)| scanned.contains(*of, key));
+        let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
+        let limit = scan.limit.saturating_add(deleted);
+        let found = self.source.rows(&scanned, scan.reverse, limit);
+        let mut found = found.ok_or_else(|| undeclared(table, &scanned.start))?;
+        for ((_, key), value) in own {
             match value {
                 Some(value) => found.insert(key, value),
-                None => found.remove(key),
+                None => found.remove(&key[..]),
             };
         }
-        let keep = |(key, value): (&Bytes, &[u8])| -> (&[u8], &[u8]) {
+        let keep = |(key, value): (&[u8], &[u8])| -> (&[u8], &[u8]) {
             (self.kept.alloc_slice_copy(key), self.kept.alloc_slice_copy(value))
         };
         Ok(match scan.reverse {
             true => found.into_iter().rev().take(scan.limit).map(keep).collect(),
             false => found.into_iter().take(scan.limit).map(keep).collect(),
         })
-    }
-}
-
-/// The bounds of the keys that a scan can meet.
-#[must_use]
-pub fn bounds_of(scan: &Scan<'_>) -> (Bound<Bytes>, Bound<Bytes>) {
-    let start = scan.start.map(Bytes::copy_from_slice);
-    let end = match scan.end {
-        ScanEnd::Bound(bound) => bound.map(Bytes::copy_from_slice),
-        ScanEnd::Prefix(prefix) => match prefix.iter().rposition(|byte| *byte < u8::MAX) {
-            None => Bound::Unbounded,
-            Some(last) => {
-                let mut above = prefix[..=last].to_vec();
-                above[last] += 1;
-                Bound::Excluded(above.into())
-            }
-        },
-    };
-    match (&start, scan.end) {
-        // A prefix alone begins with itself.
-        (Bound::Unbounded, ScanEnd::Prefix(prefix)) => {
-            (Bound::Included(Bytes::copy_from_slice(prefix)), end)
-        }
-        _ => (start, end),
     }
 }
 
@@ -227,7 +247,7 @@ impl DynTransaction for Piece<'_> {
     }
 
     fn covers(&self, table: TableId, key: &[u8]) -> bool {
-        self.part.allows_read(table, key) || self.part.allows_write(table, key)
+        self.source.allows_read(table, key) || self.source.allows_write(table, key)
     }
 
     fn get<'t: 'f, 'f>(

@@ -7,13 +7,15 @@
 //! ```
 //! Each `Ready` names the current ballots of all participants, and counts only while they are current (rule T20).
 
-use crate::execute::{run_piece, verdict};
+use crate::exchange::contribution;
+use crate::execute::{Execution, run_piece, run_whole};
 use crate::leading::{DeferredReads, Phase};
 use crate::message::{LeaderVote, Message, Vote};
 use crate::observation::TigaObservation;
+use crate::part_reads::PartReads;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Readiness, Waiting};
-use crate::record::{Entry, Record, Refusal, Write, others};
+use crate::record::{Entry, Record, Refusal, others};
 use crate::refusal::gone_at;
 use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
@@ -22,7 +24,7 @@ use crate::tentative::history;
 use crate::transaction::{Body, Transaction, Work};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, Error, NodeId, Result, ShardId, Time};
+use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -138,11 +140,11 @@ impl Replica {
                     self.proposed(step, id, proposal);
                 }
             }
-            Message::Ready { id, shard, t, ref ballots, ref verdict, to: _ } => {
+            Message::Ready { id, shard, t, ref ballots, ref contribution, to: _ } => {
                 if self.serves().is_none() {
                     return;
                 }
-                let (ballots, verdict) = (ballots.clone(), verdict.clone());
+                let (ballots, contribution) = (ballots.clone(), contribution.clone());
                 let Some((_, waiting)) = self.queue.get_mut(id) else {
                     if self.ledger.record(id).is_none() && !self.ledger.is_over(id) {
                         self.early.keep(step.now, id, message);
@@ -153,7 +155,8 @@ impl Replica {
                     step.view.hear(part.shard, *ballot);
                 }
                 let transaction = Arc::clone(&waiting.work.transaction);
-                waiting.readies.insert(shard, Readiness { t, ballots: ballots.clone(), verdict });
+                let ready = Readiness { t, ballots: ballots.clone(), contribution };
+                waiting.readies.insert(shard, ready);
                 let is_current = self.current_ballots(step, &transaction) == ballots;
                 let Some((stamp, waiting)) = self.queue.get(id) else { return };
                 if is_current && t > stamp.t && waiting.needs_agreement() {
@@ -202,8 +205,9 @@ impl Replica {
         }
         if let Some(record) = self.ledger.record(id).cloned() {
             let ballots = self.current_ballots(step, &record.transaction);
-            let verdict = record.outcome.clone().map(drop);
-            let ready = Readiness { t: record.t, ballots, verdict };
+            let Some(place) = record.transaction.place(self.shard) else { return };
+            let contribution = record.contribution(place);
+            let ready = Readiness { t: record.t, ballots, contribution };
             return self.send_ready(step, id, shard, ready);
         }
         if self.ledger.is_over(id) {
@@ -240,8 +244,8 @@ impl Replica {
     }
 
     fn send_ready(&self, step: &mut Step<'_>, id: TransactionId, to: ShardId, ready: Readiness) {
-        let Readiness { t, ballots, verdict } = ready;
-        let message = Message::Ready { id, to, shard: self.shard, t, ballots, verdict };
+        let Readiness { t, ballots, contribution } = ready;
+        let message = Message::Ready { id, to, shard: self.shard, t, ballots, contribution };
         step.send_to_leader(to, message);
     }
 
@@ -307,10 +311,10 @@ impl Replica {
     ) -> bool {
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
         let exports_unstable = step.options.bugs.has(TigaPlantedBug::ExportUnstable);
-        let verdict = match transaction.exchanges() {
-            false => Ok(()),
-            true => match verdict(&waiting.work, &self.ledger.rows, exports_unstable) {
-                Some(verdict) => verdict,
+        let contribution = match transaction.exchanges() {
+            false => Ok(PartReads::default()),
+            true => match contribution(&waiting.work, &self.ledger.rows, exports_unstable) {
+                Some(contribution) => contribution,
                 None => {
                     self.leading.as_mut().expect("serves").unstable.insert(stamp.id);
                     return false;
@@ -320,17 +324,17 @@ impl Replica {
         if let Some(own) = waiting.own.as_ref().filter(|own| own.t == stamp.t) {
             // Another participant may have released it with that.
             assert!(
-                own.verdict.is_ok() == verdict.is_ok(),
-                "{} was certified by {} as {:?}, and is as {verdict:?}",
-                stamp.id,
+                own.contribution.as_ref().ok() == contribution.as_ref().ok(),
+                "{} said of {}: {:?}, and says now: {contribution:?}",
                 self.shard,
-                own.verdict
+                stamp.id,
+                own.contribution
             );
         }
         if !step.options.bugs.has(TigaPlantedBug::ReadyWithoutPromise) {
             self.conflicts.note(&waiting.work.locks, stamp.t);
         }
-        let ready = Readiness { t: stamp.t, ballots, verdict };
+        let ready = Readiness { t: stamp.t, ballots, contribution };
         if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
             waiting.own = Some(ready.clone());
             waiting.repeat_at = step.now + step.options.repeat_after;
@@ -344,7 +348,7 @@ impl Replica {
     /// Executes a transaction, appends it and votes.
     fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
         let Some(waiting) = self.queue.remove(stamp.id) else { return };
-        let (outcome, procedure_writes) = self.execute(step, &waiting);
+        let Execution { outcome, writes, exchanged } = self.execute(step, &waiting);
         let Waiting { work, origin, times, .. } = waiting;
         let ballots = match (&origin, ballots) {
             (Origin::Imported(record), _) => record.ballots.clone(),
@@ -361,7 +365,8 @@ impl Replica {
             digest,
             ballots,
             outcome,
-            procedure_writes,
+            procedure_writes: writes,
+            exchanged,
             transaction: Arc::clone(&work.transaction),
         });
         let index = self.ledger.length();
@@ -376,21 +381,33 @@ impl Replica {
         self.vote(step, &record, false, times);
     }
 
-    fn execute(&self, step: &Step<'_>, waiting: &Waiting) -> (Result<Bytes, Error>, Vec<Write>) {
-        let (work, rows) = (&waiting.work, &self.ledger.rows);
-        match (&work.transaction.body, &waiting.origin) {
-            (Body::Pieces { .. }, _) => run_piece(work, rows, step.library),
-            (Body::Certify, Origin::Imported(record)) => (record.outcome.clone(), Vec::new()),
-            (Body::Certify, Origin::Accepted | Origin::Kept) => {
-                let own = match &waiting.own {
-                    Some(own) => own.verdict.clone(),
-                    None => verdict(work, rows, true).unwrap_or(Ok(())),
-                };
-                let theirs = waiting.readies.values().map(|ready| ready.verdict.clone());
-                let all: Result<(), Error> = [own].into_iter().chain(theirs).collect();
-                (all.map(|()| Bytes::new()), Vec::new())
+    fn execute(&self, step: &Step<'_>, waiting: &Waiting) -> Execution {
+        let Waiting { work, origin, .. } = waiting;
+        let contributions: Result<Vec<PartReads>> = match (&work.transaction.body, origin) {
+            (Body::Pieces { .. }, _) => return run_piece(work, &self.ledger.rows, step.library),
+            (_, Origin::Imported(record)) => {
+                (0..work.transaction.parts.len()).map(|place| record.contribution(place)).collect()
             }
+            (_, Origin::Accepted | Origin::Kept) => self.contributions(waiting),
+        };
+        match (&work.transaction.body, contributions) {
+            (Body::Whole { call }, Ok(exchanged)) => run_whole(work, call, exchanged, step.library),
+            (_, contributions) => Execution::without_writes(contributions.map(|_| Bytes::new())),
         }
+    }
+
+    /// What the participants have said, in the order of the parts; of this one alone, where no other was asked.
+    fn contributions(&self, waiting: &Waiting) -> Result<Vec<PartReads>> {
+        let Waiting { work, own, readies, .. } = waiting;
+        let of = |shard: ShardId| match shard == self.shard {
+            true => own
+                .as_ref()
+                .map(|own| own.contribution.clone())
+                .or_else(|| contribution(work, &self.ledger.rows, true)),
+            false => readies.get(&shard).map(|ready| ready.contribution.clone()),
+        };
+        let parts = work.transaction.parts.iter();
+        parts.map(|part| of(part.shard).unwrap_or(Ok(PartReads::default()))).collect()
     }
 
     /// The leader votes, or says that a transaction is stable.

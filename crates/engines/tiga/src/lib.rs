@@ -17,10 +17,10 @@
 //! |---|---|
 //! | `stamp.rs`, `transaction.rs`, `locks.rs`, `digest.rs` | what a transaction touches, what conflicts, and what it rests on |
 //! | `record.rs`, `rows.rs`, `ledger.rs` | the log, and the state that follows from it |
-//! | `message.rs`, `view.rs`, `step.rs`, `options.rs` | what nodes say and know |
+//! | `part_reads.rs`, `message.rs`, `view.rs`, `step.rs`, `options.rs` | what nodes say and know |
 //! | `coordinator.rs`, `delays.rs` | timestamps, and counting votes |
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
-//! | `leading.rs`, `leader.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
+//! | `leading.rs`, `leader.rs`, `exchange.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
 //! | `recovery.rs`, `refusal.rs` | a new leader; what a shard never takes |
 //! | `snapshot.rs` | the state that stands for entries which the log has no more |
 //! | `node.rs`, `observation.rs` | a node: all of them together; what a checker sees of it |
@@ -32,6 +32,7 @@ pub mod coordinator;
 pub mod delays;
 pub mod digest;
 mod engine;
+pub mod exchange;
 pub mod execute;
 pub mod leader;
 pub mod leading;
@@ -42,6 +43,7 @@ mod metrics;
 pub mod node;
 pub mod observation;
 pub mod options;
+pub mod part_reads;
 mod planted_bugs;
 pub mod queue;
 mod reads;

@@ -1,6 +1,7 @@
 //! What nodes say to each other. Every message may be lost, repeated, reordered or late.
 
 use crate::digest::Digest;
+use crate::part_reads::PartReads;
 use crate::record::{Item, TentativeList};
 use crate::transaction::Transaction;
 use bytes::Bytes;
@@ -148,8 +149,8 @@ pub enum Message {
         t: Time,
         /// The current ballots of all participants, as the sender knows them (rule T20).
         ballots: Vec<Ballot>,
-        /// Whether what it certifies on the sender's shard is so.
-        verdict: Result<(), Error>,
+        /// What it reads on the sender's shard, or whether what it certifies there is so.
+        contribution: Result<PartReads, Error>,
     },
     /// Leader to a leader that has proposed it: send the transaction.
     #[coded(tag = 5)]

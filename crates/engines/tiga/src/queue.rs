@@ -3,6 +3,7 @@
 
 use crate::locks::{Lock, LockIndex};
 use crate::message::Message;
+use crate::part_reads::PartReads;
 use crate::record::Record;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::transaction::Work;
@@ -29,8 +30,8 @@ pub struct Readiness {
     pub t: Time,
     /// The ballots of all participants.
     pub ballots: Vec<Ballot>,
-    /// Whether what is certified on that shard is so.
-    pub verdict: Result<(), Error>,
+    /// What is read on that shard, or whether what is certified there is so.
+    pub contribution: Result<PartReads, Error>,
 }
 
 /// A transaction that waits.

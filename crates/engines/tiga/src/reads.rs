@@ -11,8 +11,6 @@
 //!   a read that begins now sees T      (T's `Ready` of Y is on its way to X)
 //! ```
 
-use crate::digest::{granule_resource, table_resource};
-use crate::execute::bounds_of;
 use crate::leading::DeferredReads;
 use crate::locks::Lock;
 use crate::message::{Found, Message, Read};
@@ -21,10 +19,12 @@ use crate::replica::Replica;
 use crate::rows::Rows;
 use crate::step::Step;
 use crate::transaction::{KeyAccess, Part, RangeAccess};
+use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::operation::OperationResult;
-use shoal_types::{Ballot, NodeId, ShardId};
+use shoal_types::procedure::{Access, FootprintRange};
+use shoal_types::{Ballot, NodeId, ShardId, TableId};
 
 /// One answer brings no more rows than so, and no more bytes but for one row.
 const PAGE_ROWS: usize = 1 << 12;
@@ -78,8 +78,7 @@ fn locks(tables: &TableMap, shard: ShardId, reads: &[Read]) -> Vec<Lock> {
         match read {
             Read::Key { table, key } => part.reads.push(KeyAccess::new(tables, *table, key)),
             Read::Range { table, granule, .. } => {
-                let (table, granule) = (*table, granule.clone());
-                part.ranges.push(RangeAccess { table, granule, writes: false });
+                part.ranges.push(range_of(*table, granule));
             }
         }
     }
@@ -89,15 +88,14 @@ fn locks(tables: &TableMap, shard: ShardId, reads: &[Read]) -> Vec<Lock> {
 fn is_decided(rows: &Rows, read: &Read) -> bool {
     match read {
         Read::Key { table, key } => rows.is_decided(*table, key),
-        Read::Range { table, granule, .. } => rows.is_range_decided(resource(*table, granule)),
+        Read::Range { table, granule, .. } => {
+            rows.is_range_decided(range_of(*table, granule).resource())
+        }
     }
 }
 
-fn resource(table: shoal_types::TableId, granule: &Option<bytes::Bytes>) -> u64 {
-    match granule {
-        Some(prefix) => granule_resource(table, prefix),
-        None => table_resource(table),
-    }
+fn range_of(table: TableId, granule: &Option<Bytes>) -> RangeAccess {
+    RangeAccess { table, granule: granule.clone(), writes: false }
 }
 
 fn find(rows: &Rows, read: &Read) -> Found {
@@ -110,8 +108,7 @@ fn find(rows: &Rows, read: &Read) -> Found {
         }
         Read::Range { table, range, granule } => {
             let scan = range.scan();
-            let bounds = bounds_of(&scan);
-            let all = rows.scan(*table, &bounds, scan.reverse);
+            let all = rows.scan(&FootprintRange::of(*table, &scan, Access::Read), scan.reverse);
             let (mut found, mut bytes, mut is_cut) = (Vec::new(), 0, false);
             for (key, value) in all.take(scan.limit) {
                 if found.len() == PAGE_ROWS || bytes > PAGE_BYTES {
@@ -125,7 +122,7 @@ fn find(rows: &Rows, read: &Read) -> Found {
                 true => OperationResult::Page(found),
                 false => OperationResult::Rows(found),
             };
-            Found { result, version: rows.range(resource(*table, granule)).version }
+            Found { result, version: rows.range(range_of(*table, granule).resource()).version }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Entries of a shard's log: released transactions, and the records of recoveries.
 
 use crate::digest::Digest;
+use crate::part_reads::PartReads;
 use crate::stamp::Stamp;
 use crate::transaction::{Body, KeyAccess, Part, Predecessor, Transaction};
 use bytes::Bytes;
@@ -34,6 +35,9 @@ pub struct Record {
     pub outcome: Result<Bytes, Error>,
     /// What a procedure wrote on this shard. What is certified stands in the transaction.
     pub procedure_writes: Vec<Write>,
+    /// What a procedure of shape `Whole` has read on each participant, in the order of the parts; empty if one of them could
+    /// not say it, and for all else.
+    pub exchanged: Vec<PartReads>,
     /// The transaction, whole, so that another participant can import it from here.
     pub transaction: Arc<Transaction>,
 }
@@ -51,11 +55,22 @@ impl Record {
         self.transaction.id
     }
 
+    /// What the shard at this place has contributed, as far as others need it.
+    ///
+    /// # Errors
+    /// That for which it had no effect.
+    pub fn contribution(&self, place: usize) -> Result<PartReads, Error> {
+        match self.exchanged.get(place) {
+            Some(reads) => Ok(reads.clone()),
+            None => self.outcome.clone().map(|_| PartReads::default()),
+        }
+    }
+
     /// What it wrote on the shard of this part.
     #[must_use]
     pub fn writes(&self, part: &Part) -> Vec<Write> {
         match (&self.transaction.body, &self.outcome) {
-            (Body::Pieces { .. }, _) => self.procedure_writes.clone(),
+            (Body::Pieces { .. } | Body::Whole { .. }, _) => self.procedure_writes.clone(),
             (Body::Certify, Err(_)) => Vec::new(),
             (Body::Certify, Ok(_)) => {
                 let written = part.writes.iter().zip(&part.certificate.values);

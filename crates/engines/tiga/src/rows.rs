@@ -14,8 +14,10 @@ use crate::record::{Record, Write};
 use crate::transaction::{Part, Predecessor};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
+use shoal_types::procedure::FootprintRange;
 use shoal_types::wire::Coded;
 use shoal_types::{TableId, Time};
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
@@ -187,36 +189,23 @@ impl Rows {
         !self.undecided_ranges.contains_key(&resource)
     }
 
-    /// The rows of a table within bounds that are present, ascending.
+    /// The rows of a range that are present, ascending unless `reverse`.
     pub fn scan<'a>(
         &'a self,
-        table: TableId,
-        bounds: &'a (Bound<Bytes>, Bound<Bytes>),
+        range: &FootprintRange,
         reverse: bool,
-    ) -> Box<dyn Iterator<Item = (&'a Bytes, &'a Bytes)> + 'a> {
-        if is_empty_range(bounds) {
-            return Box::new(std::iter::empty());
-        }
-        let decided = self.decided.tables.get(&table);
-        let decided = decided.into_iter().flat_map(move |rows| rows.range(bounds.clone()));
-        let undecided = self.undecided.get(&table);
-        let Some(undecided) = undecided.filter(|rows| rows.range(bounds.clone()).next().is_some())
-        else {
-            let present = decided.filter_map(|(key, row)| Some((key, row.value.as_ref()?)));
-            return match reverse {
-                true => Box::new(present.rev()),
-                false => Box::new(present),
-            };
-        };
-        let mut merged: BTreeMap<&Bytes, &Row> = decided.collect();
-        merged.extend(undecided.range(bounds.clone()).map(|(key, it)| (key, &it.row)));
-        let present = merged.into_iter().filter_map(|(key, row)| Some((key, row.value.as_ref()?)));
-        if reverse {
-            let mut present: Vec<_> = present.collect();
-            present.reverse();
-            return Box::new(present.into_iter());
-        }
-        Box::new(present)
+    ) -> impl Iterator<Item = (&'a Bytes, &'a Bytes)> + use<'a> {
+        let end = range.end.clone().map_or(Bound::Unbounded, Bound::Excluded);
+        let bounds = (Bound::Included(range.start.clone()), end);
+        let bounds = (!is_empty_range(&bounds)).then_some(bounds);
+        let decided = self.decided.tables.get(&range.table).zip(bounds.clone());
+        let decided = decided.map(|(rows, bounds)| rows.range(bounds));
+        let undecided = self.undecided.get(&range.table).zip(bounds);
+        let undecided = undecided.map(|(rows, bounds)| rows.range(bounds));
+        let decided = in_order(decided.into_iter().flatten(), reverse);
+        let undecided = undecided.into_iter().flatten().map(|(key, it)| (key, &it.row));
+        merged(decided, in_order(undecided, reverse), reverse)
+            .filter_map(|(key, row)| Some((key, row.value.as_ref()?)))
     }
 
     /// A record of the entry `index` is in the log now, behind all before it.
@@ -353,6 +342,41 @@ impl DecidedRows {
         }
         dropped
     }
+}
+
+/// The same, or from its end on.
+fn in_order<I: DoubleEndedIterator>(all: I, reverse: bool) -> impl Iterator<Item = I::Item> {
+    let (mut forward, mut backward) = (None, None);
+    match reverse {
+        false => forward = Some(all),
+        true => backward = Some(all.rev()),
+    }
+    forward.into_iter().flatten().chain(backward.into_iter().flatten())
+}
+
+/// The rows of both, in the order that both have, and of a key in both that of the second.
+fn merged<'a>(
+    below: impl Iterator<Item = (&'a Bytes, &'a Row)>,
+    above: impl Iterator<Item = (&'a Bytes, &'a Row)>,
+    reverse: bool,
+) -> impl Iterator<Item = (&'a Bytes, &'a Row)> {
+    let (mut below, mut above) = (below.peekable(), above.peekable());
+    std::iter::from_fn(move || {
+        let order = match (below.peek(), above.peek()) {
+            (Some((below, _)), Some((above, _))) if reverse => above.cmp(below),
+            (Some((below, _)), Some((above, _))) => below.cmp(above),
+            (_, None) => Ordering::Less,
+            (None, _) => Ordering::Greater,
+        };
+        match order {
+            Ordering::Less => below.next(),
+            Ordering::Greater => above.next(),
+            Ordering::Equal => {
+                below.next();
+                above.next()
+            }
+        }
+    })
 }
 
 #[cfg(test)]

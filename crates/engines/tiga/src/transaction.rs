@@ -3,12 +3,13 @@
 //! A transaction names the ballots under which its coordinator knows the participants. A leader accepts it under that ballot
 //! and no other, so once a participant has recovered, what it did not keep of an earlier ballot can never be released.
 
-use crate::digest::{Digest, Digester, granule_resource, key_resource, table_resource};
+use crate::digest::{Digest, Digester, Resource, granule_resource, key_resource, table_resource};
 use crate::locks::{Lock, Mode, joined};
 use crate::stamp::Stamp;
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, TableMap};
 use shoal_engine::TransactionId;
+use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ShardId, TableId, Time};
 use std::sync::Arc;
@@ -60,8 +61,10 @@ pub struct Part {
     pub reads: Vec<KeyAccess>,
     /// Keys that are written, inserted or deleted.
     pub writes: Vec<KeyAccess>,
-    /// Ranges that are read or written.
+    /// Ranges that are read or written, as they are locked.
     pub ranges: Vec<RangeAccess>,
+    /// The same of a procedure, as they are declared; empty for certificates.
+    pub declared_ranges: Vec<FootprintRange>,
     /// What it certifies there; empty for procedures.
     pub certificate: Certificate,
 }
@@ -81,22 +84,35 @@ pub struct RequestRow {
     pub number: u64,
 }
 
+/// The procedure that is executed, and where its result is left.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct ProcedureCall {
+    /// The name under which it is registered.
+    pub procedure: Box<str>,
+    /// What it is called with.
+    pub arguments: Bytes,
+    /// Where the call leaves its result, if it has an id.
+    pub request: Option<RequestRow>,
+}
+
 /// What a transaction does.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Body {
     /// A procedure runs on each participant, on the rows of that shard alone.
     #[coded(tag = 0)]
     Pieces {
-        /// The name under which it is registered.
-        procedure: Box<str>,
-        /// What it is called with.
-        arguments: Bytes,
-        /// Where the call leaves its result, if it has an id.
-        request: Option<RequestRow>,
+        /// What is called.
+        call: ProcedureCall,
     },
     /// All participants install their writes, if what was read on all of them is still so; else none.
     #[coded(tag = 1)]
     Certify,
+    /// A procedure runs on each participant, alike: on what it reads on all of them, which they send each other.
+    #[coded(tag = 2)]
+    Whole {
+        /// What is called.
+        call: ProcedureCall,
+    },
 }
 
 /// A transaction, the same at every participant.
@@ -120,10 +136,10 @@ impl Transaction {
         self.parts.len() > 1
     }
 
-    /// Whether its participants have to know of each other whether it takes effect.
+    /// Whether its participants have to know of each other what it reads there, or whether that is as it was.
     #[must_use]
     pub fn exchanges(&self) -> bool {
-        self.is_multi() && self.body == Body::Certify
+        self.is_multi() && !matches!(self.body, Body::Pieces { .. })
     }
 
     /// The place among those of a shard, if that takes part.
@@ -150,7 +166,9 @@ impl Transaction {
                     (versions.len(), ranges.len(), values.len())
                         == (part.reads.len(), read, part.writes.len())
                 }
-                Body::Pieces { .. } => part.certificate == Certificate::default(),
+                Body::Pieces { .. } | Body::Whole { .. } => {
+                    part.certificate == Certificate::default()
+                }
             }
         };
         !self.parts.is_empty() && in_order && self.parts.iter().all(fits)
@@ -167,6 +185,7 @@ impl Part {
             reads: Vec::new(),
             writes: Vec::new(),
             ranges: Vec::new(),
+            declared_ranges: Vec::new(),
             certificate: Certificate::default(),
         }
     }
@@ -186,14 +205,10 @@ impl Part {
                 true => (Mode::Write, Mode::IntendWrite),
                 false => (Mode::Read, Mode::IntendRead),
             };
-            let table = table_resource(range.table);
-            match &range.granule {
-                None => locks.push(Lock { resource: table, mode }),
-                Some(prefix) => {
-                    let resource = granule_resource(range.table, prefix);
-                    locks.push(Lock { resource, mode });
-                    locks.push(Lock { resource: table, mode: intention });
-                }
+            locks.push(Lock { resource: range.resource(), mode });
+            if range.granule.is_some() {
+                let resource = table_resource(range.table);
+                locks.push(Lock { resource, mode: intention });
             }
         }
         joined(locks)
@@ -203,21 +218,30 @@ impl Part {
     #[must_use]
     pub fn allows_read(&self, table: TableId, key: &[u8]) -> bool {
         let is_key = |access: &KeyAccess| access.table == table && access.key == key;
-        self.reads.iter().any(is_key) || self.is_in_range(table, key, false)
+        self.reads.iter().any(is_key) || self.is_in_range(table, key, Access::reads)
     }
 
     /// Whether the key may be written.
     #[must_use]
     pub fn allows_write(&self, table: TableId, key: &[u8]) -> bool {
         let is_key = |access: &KeyAccess| access.table == table && access.key == key;
-        self.writes.iter().any(is_key) || self.is_in_range(table, key, true)
+        self.writes.iter().any(is_key) || self.is_in_range(table, key, Access::writes)
     }
 
-    fn is_in_range(&self, table: TableId, key: &[u8], writes: bool) -> bool {
-        self.ranges.iter().any(|range| {
-            let is_within = range.granule.as_ref().is_none_or(|prefix| key.starts_with(prefix));
-            range.table == table && is_within && (range.writes || !writes)
-        })
+    fn is_in_range(&self, table: TableId, key: &[u8], access: fn(Access) -> bool) -> bool {
+        let mut ranges = self.declared_ranges.iter();
+        ranges.any(|range| access(range.access) && range.contains(table, key))
+    }
+}
+
+impl RangeAccess {
+    /// What is locked, and whose version is compared: the granule, or the whole table.
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        match &self.granule {
+            Some(prefix) => granule_resource(self.table, prefix),
+            None => table_resource(self.table),
+        }
     }
 }
 
@@ -297,9 +321,9 @@ impl Work {
             digester.word(word);
         }
         match &self.transaction.body {
-            Body::Pieces { procedure, arguments, .. } => {
-                digester.bytes(procedure.as_bytes());
-                digester.bytes(arguments);
+            Body::Pieces { call } | Body::Whole { call } => {
+                digester.bytes(call.procedure.as_bytes());
+                digester.bytes(&call.arguments);
             }
             Body::Certify => {
                 self.part().certificate.versions.iter().for_each(|it| digester.word(*it));

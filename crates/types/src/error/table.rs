@@ -57,6 +57,7 @@ impl Rejected {
             | Rejected::GranuleFull { table, .. }
             | Rejected::DataLost { table, .. }
             | Rejected::TableEverywhere { table }
+            | Rejected::Undeclared { table, .. }
             | Rejected::TableFamily { table } => Some(*table),
             _ => None,
         }

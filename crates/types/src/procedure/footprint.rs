@@ -6,6 +6,7 @@
 
 use crate::id::TableId;
 use crate::transaction::{Scan, ScanEnd};
+use crate::wire::Coded;
 use bytes::Bytes;
 use std::ops::Bound;
 
@@ -25,13 +26,16 @@ pub enum Shape {
 }
 
 /// What happens to the rows of a range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
 pub enum Access {
     /// Some are read; so is the absence of others.
+    #[coded(tag = 0)]
     Read,
     /// Some are written, inserted or deleted, and none is read.
+    #[coded(tag = 1)]
     Write,
     /// Some are read, and some are written.
+    #[coded(tag = 2)]
     ReadWrite,
 }
 
@@ -57,9 +61,10 @@ pub struct FootprintKey {
 }
 
 /// A range of a table's keys.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct FootprintRange {
     /// The table of the range.
+    #[coded(short)]
     pub table: TableId,
     /// The least key of the range.
     pub start: Bytes,
@@ -70,13 +75,30 @@ pub struct FootprintRange {
 }
 
 impl FootprintRange {
+    /// The range of a scan, of any limit and direction.
+    pub fn of(table: TableId, scan: &Scan<'_>, access: Access) -> FootprintRange {
+        let start = match scan.start {
+            Bound::Unbounded => Bytes::new(),
+            Bound::Included(key) => Bytes::copy_from_slice(key),
+            Bound::Excluded(key) => successor(key),
+        };
+        let end = match scan.end {
+            ScanEnd::Bound(Bound::Unbounded) => None,
+            ScanEnd::Bound(Bound::Excluded(key)) => Some(Bytes::copy_from_slice(key)),
+            ScanEnd::Bound(Bound::Included(key)) => Some(successor(key)),
+            ScanEnd::Prefix(prefix) => behind_prefix(prefix),
+        };
+        FootprintRange { table, start, end, access }
+    }
+
     /// Whether the key is in the range.
     pub fn contains(&self, table: TableId, key: &[u8]) -> bool {
         let is_before_end = self.end.as_deref().is_none_or(|end| key < end);
         table == self.table && self.start <= key && is_before_end
     }
 
-    fn covers(&self, other: &FootprintRange) -> bool {
+    /// Whether all keys of the other one are in this range.
+    pub fn covers(&self, other: &FootprintRange) -> bool {
         let ends_before = match (&self.end, &other.end) {
             (None, _) => true,
             (Some(_), None) => false,
@@ -137,7 +159,7 @@ impl Footprint {
 
     /// Adds the range of a scan, of any limit and direction.
     pub fn range(&mut self, table: TableId, scan: &Scan<'_>, access: Access) {
-        self.ranges.push(range_of(table, scan, access));
+        self.ranges.push(FootprintRange::of(table, scan, access));
     }
 
     /// Whether the key may be read.
@@ -152,7 +174,7 @@ impl Footprint {
 
     /// Whether the range of the scan may be read.
     pub fn allows_scan(&self, table: TableId, scan: &Scan<'_>) -> bool {
-        let scanned = range_of(table, scan, Access::Read);
+        let scanned = FootprintRange::of(table, scan, Access::Read);
         self.ranges.iter().any(|range| range.access.reads() && range.covers(&scanned))
     }
 
@@ -163,21 +185,6 @@ impl Footprint {
 
 fn contains(keys: &[FootprintKey], table: TableId, key: &[u8]) -> bool {
     keys.iter().any(|known| known.table == table && known.key == key)
-}
-
-fn range_of(table: TableId, scan: &Scan<'_>, access: Access) -> FootprintRange {
-    let start = match scan.start {
-        Bound::Unbounded => Bytes::new(),
-        Bound::Included(key) => Bytes::copy_from_slice(key),
-        Bound::Excluded(key) => successor(key),
-    };
-    let end = match scan.end {
-        ScanEnd::Bound(Bound::Unbounded) => None,
-        ScanEnd::Bound(Bound::Excluded(key)) => Some(Bytes::copy_from_slice(key)),
-        ScanEnd::Bound(Bound::Included(key)) => Some(successor(key)),
-        ScanEnd::Prefix(prefix) => behind_prefix(prefix),
-    };
-    FootprintRange { table, start, end, access }
 }
 
 /// The least key above this one.

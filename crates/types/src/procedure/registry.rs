@@ -10,8 +10,8 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
-/// A transaction that a database knows by name. It may run several times before it commits, and should do nothing but
-/// work with the transaction.
+/// A transaction that a database knows by name. It may run several times before it commits, on several nodes, and must do
+/// nothing but work with the transaction: all that it writes and returns follows from its arguments and from what it reads.
 ///
 /// An `async fn` of a transaction and arguments is a procedure, whose footprint is unknown:
 ///

@@ -100,7 +100,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     let text = ".{0,20}".prop_map(Box::<str>::from);
     let names = prop::sample::select(crate::error::wire::operation_name::NAMES.to_vec());
     let sizes = (0..1_usize << 40, 0..1_usize << 20);
-    let parts = (0..35, any::<u32>(), key(), sizes, text, names);
+    let parts = (0..36, any::<u32>(), key(), sizes, text, names);
     parts.prop_map(|(variant, number, key, (bytes, max), text, operation)| {
         let table = TableId(number);
         let cluster = |number: usize| ClusterId::new(number as u64 + 1).expect("not 0");
@@ -139,6 +139,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
             31 => Rejected::NotOpen { reason: text },
             32 => Rejected::DiskFull { segment_bytes: bytes as u64 },
             33 => Rejected::TableFamily { table },
+            34 => Rejected::Undeclared { table, key },
             _ => Rejected::TransactionsMax { asked: bytes, max },
         }
     })

@@ -3,9 +3,8 @@
 use super::metrics::PREPARING;
 use super::transaction::{OpenTransaction, PendingRead};
 use super::{Tiga, TigaEffects};
-use crate::coordinator::{Ended, Outcome, joined};
+use crate::coordinator::{Ended, Outcome};
 use crate::message::{Found, Message};
-use crate::transaction::Body;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, Submission, recovering};
 use shoal_engine::operation::Operation;
@@ -196,7 +195,9 @@ impl Tiga {
             }
             let writes = self.transactions.get(&sequence).is_some_and(OpenTransaction::writes);
             let result = match outcome {
-                Outcome::Committed(results) => joined(&Body::Certify, results).map(drop),
+                Outcome::Committed(results) => {
+                    results.into_iter().try_for_each(|result| result.map(drop))
+                }
                 Outcome::Gone(shard) => Err(recovering(shard)),
                 // It has no effect in any case.
                 Outcome::Unknown(shard) if !writes => Err(recovering(shard)),

@@ -1,16 +1,20 @@
-//! Procedures that are executed by their footprints: each participating leader runs the piece of its shard.
+//! Procedures that are executed by their footprints: each participating leader runs the piece of its shard, or all of it on what
+//! the participants have sent each other.
 //!
-//! A procedure of shape `Whole` is executed so where one shard has all that it touches; otherwise its body runs at the
-//! coordinator, as that of any other transaction, and is certified.
+//! A procedure of shape `Whole` on several shards that declares ranges which it writes is run at its coordinator, as any other
+//! transaction, and certified: such ranges are wide, since it does not know where in them it writes, and what is read on one
+//! shard goes to all.
 
-use super::transaction::{OpenCall, granule_of_scan, part_of};
+use super::transaction::{OpenCall, granule_of, part_of};
 use super::{Tiga, TigaEffects};
-use crate::coordinator::{Outcome, joined};
-use crate::transaction::{Body, KeyAccess, Part, RangeAccess, RequestRow, Transaction};
+use crate::coordinator::Outcome;
+use crate::transaction::{
+    Body, KeyAccess, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
+};
 use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
-use shoal_engine::execution::worker_context::{DeclaredCall, DeclaredRow, recovering};
-use shoal_types::procedure::{FootprintKey, Shape};
+use shoal_engine::execution::worker_context::{DeclaredCall, recovering};
+use shoal_types::procedure::{Footprint, FootprintKey, FootprintRange, Shape};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{Result, Scan, ShardId, TableId, Unknown};
 use std::collections::BTreeMap;
@@ -19,6 +23,56 @@ use std::rc::Rc;
 
 type Parts = BTreeMap<ShardId, Part>;
 
+/// Something that a procedure declares.
+enum Access<'c> {
+    /// A key, and whether it is written.
+    Key(KeyAccess, bool),
+    /// A range, and the granule that holds it, if one does.
+    Range(Option<Bytes>, &'c FootprintRange),
+}
+
+impl Access<'_> {
+    fn writes(&self) -> bool {
+        match self {
+            Access::Key(_, writes) => *writes,
+            Access::Range(_, range) => range.access.writes(),
+        }
+    }
+
+    fn add_to(&self, part: &mut Part) {
+        match self {
+            Access::Key(key, writes) => {
+                let keys = if *writes { &mut part.writes } else { &mut part.reads };
+                if !keys.contains(key) {
+                    keys.push(key.clone());
+                }
+            }
+            Access::Range(granule, range) => {
+                let (table, granule) = (range.table, granule.clone());
+                let writes = range.access.writes();
+                part.ranges.push(RangeAccess { table, granule, writes });
+                part.declared_ranges.push((*range).clone());
+            }
+        }
+    }
+}
+
+/// The keys that a call reads, and those that it writes, with the row of its request.
+fn keys_of(call: &DeclaredCall) -> impl Iterator<Item = (TableId, &Bytes, bool)> {
+    let Footprint { reads, writes, .. } = &call.footprint;
+    let read = reads.iter().map(|FootprintKey { table, key }| (*table, key, false));
+    let written = writes.iter().map(|FootprintKey { table, key }| (*table, key, true));
+    let request = call.request.iter().map(|row| (row.table, &row.key, true));
+    read.chain(written).chain(request)
+}
+
+/// A scan of all of a range.
+fn scan_of(range: &FootprintRange) -> Scan<'_> {
+    let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let (start, end) = (Bound::Included(&range.start[..]), ScanEnd::Bound(end));
+    Scan { start, end, reverse: false, limit: usize::MAX }
+}
+
 impl Tiga {
     /// Executes a procedure, or says that it is to be run at the coordinator.
     pub(super) fn begin_call(&mut self, call: &Rc<DeclaredCall>, effects: &mut TigaEffects) {
@@ -26,8 +80,9 @@ impl Tiga {
             Ok(parts) => parts,
             Err(error) => return call.results.fill(Err(error)),
         };
-        let is_whole = call.footprint.shape == Shape::Whole;
-        if parts.is_empty() || (is_whole && parts.len() > 1) {
+        let is_whole = call.footprint.shape == Shape::Whole && parts.len() > 1;
+        let is_wide = parts.iter().flat_map(|part| &part.ranges).any(|range| range.writes);
+        if parts.is_empty() || (is_whole && is_wide) {
             return call.results.fill(Ok(None));
         }
         let id = call.remote_branches.id;
@@ -39,7 +94,11 @@ impl Tiga {
             number: row.number,
         });
         let (procedure, arguments) = (call.procedure.clone(), call.arguments.clone());
-        let body = Body::Pieces { procedure, arguments, request };
+        let procedure_call = ProcedureCall { procedure, arguments, request };
+        let body = match is_whole {
+            true => Body::Whole { call: procedure_call },
+            false => Body::Pieces { call: procedure_call },
+        };
         let keys: usize = parts.iter().map(|part| part.reads.len() + part.writes.len()).sum();
         let is_writer =
             |part: &&Part| !part.writes.is_empty() || part.ranges.iter().any(|range| range.writes);
@@ -47,85 +106,73 @@ impl Tiga {
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
         let transaction = Transaction { id, oldest, body, parts };
-        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call) });
+        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call), is_whole });
         let patience = self.patience(keys);
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, transaction, patience);
         });
     }
 
-    /// What the procedure touches on each shard.
+    /// What the procedure touches on each shard. What every shard has is read on each that takes part; reading it does not
+    /// make a shard take part.
     fn parts_of(&self, call: &DeclaredCall) -> Result<Vec<Part>> {
-        let mut parts = Parts::new();
-        let footprint = &call.footprint;
-        for FootprintKey { table, key } in &footprint.reads {
-            self.add_key(&mut parts, *table, key, false)?;
-        }
-        for FootprintKey { table, key } in &footprint.writes {
-            self.add_key(&mut parts, *table, key, true)?;
-        }
-        for range in &footprint.ranges {
-            let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let scan = Scan {
-                start: Bound::Included(&range.start[..]),
-                end: ScanEnd::Bound(end),
-                reverse: false,
-                limit: usize::MAX,
+        let worker_context = &self.runtime.worker_context;
+        let tables = worker_context.known_tables();
+        let (mut parts, mut read_anywhere) = (Parts::new(), Vec::new());
+        for (table, key, writes) in keys_of(call) {
+            let access = Access::Key(KeyAccess::new(&tables, table, key), writes);
+            let homes = match worker_context.home_of(table, key)? {
+                Home::One(shard) => Homes::One(shard),
+                Home::Everywhere => Homes::Everywhere,
             };
-            self.add_range(&mut parts, range.table, &scan, range.access.writes())?;
+            self.place(&mut parts, &mut read_anywhere, homes, access);
         }
-        if let Some(DeclaredRow { table, key, .. }) = &call.request {
-            self.add_key(&mut parts, *table, key, true)?;
+        for range in &call.footprint.ranges {
+            let granule = granule_of(&tables, range);
+            let access = Access::Range(granule, range);
+            let homes = worker_context.homes_of(range.table, &scan_of(range))?;
+            self.place(&mut parts, &mut read_anywhere, homes, access);
+        }
+        if parts.is_empty() && !read_anywhere.is_empty() {
+            part_of(&mut parts, self.node.view(), worker_context.nearest());
+        }
+        for part in parts.values_mut() {
+            read_anywhere.iter().for_each(|access| access.add_to(part));
         }
         Ok(parts.into_values().collect())
     }
 
-    fn add_key(&self, parts: &mut Parts, table: TableId, key: &Bytes, writes: bool) -> Result<()> {
-        let worker_context = &self.runtime.worker_context;
-        let access = KeyAccess::new(&worker_context.known_tables(), table, key);
-        let shards = match worker_context.home_of(table, key)? {
-            Home::One(shard) => vec![shard],
-            Home::Everywhere => worker_context.topology.shard_ids().collect(),
-        };
-        for shard in shards {
-            let part = part_of(parts, self.node.view(), shard);
-            let accesses = if writes { &mut part.writes } else { &mut part.reads };
-            if !accesses.contains(&access) {
-                accesses.push(access.clone());
-            }
-        }
-        Ok(())
-    }
-
-    fn add_range(
+    /// Adds an access to the parts of the shards that it makes take part, or to those that can be made on any.
+    fn place<'c>(
         &self,
         parts: &mut Parts,
-        table: TableId,
-        scan: &Scan<'_>,
-        writes: bool,
-    ) -> Result<()> {
-        let worker_context = &self.runtime.worker_context;
-        let granule = granule_of_scan(&worker_context.known_tables(), table, scan);
-        let shards = match worker_context.homes_of(table, scan)? {
+        read_anywhere: &mut Vec<Access<'c>>,
+        homes: Homes,
+        access: Access<'c>,
+    ) {
+        let shards = match homes {
             Homes::One(shard) => vec![shard],
             Homes::Ordered(shards) | Homes::Mixed(shards) => shards,
-            Homes::Everywhere => worker_context.topology.shard_ids().collect(),
+            Homes::Everywhere if access.writes() => {
+                self.runtime.worker_context.topology.shard_ids().collect()
+            }
+            Homes::Everywhere => return read_anywhere.push(access),
         };
         for shard in shards {
-            let part = part_of(parts, self.node.view(), shard);
-            part.ranges.push(RangeAccess { table, granule: granule.clone(), writes });
+            access.add_to(part_of(parts, self.node.view(), shard));
         }
-        Ok(())
     }
 
     /// A procedure has been executed, or was not.
     pub(super) fn call_ended(&mut self, sequence: u64, outcome: Outcome) {
-        let Some(OpenCall { call }) = self.calls.remove(&sequence) else { return };
+        let Some(OpenCall { call, is_whole }) = self.calls.remove(&sequence) else { return };
         let results = match outcome {
+            // Each participant has executed all of it, and found the same.
+            Outcome::Committed(results) if is_whole => {
+                results.into_iter().take(1).collect::<Result<Vec<Bytes>>>().map(Some)
+            }
             Outcome::Committed(results) => {
-                let arguments = Bytes::new();
-                let body = Body::Pieces { procedure: "".into(), arguments, request: None };
-                joined(&body, results).map(Some)
+                results.into_iter().collect::<Result<Vec<Bytes>>>().map(Some)
             }
             Outcome::Gone(shard) => Err(recovering(shard)),
             Outcome::Unknown(shard) => Err(Unknown::Participant { shard }.into()),

@@ -1,7 +1,6 @@
 //! An interactive transaction: reads come from leaders with their versions, writes are buffered, and a certificate is made of
 //! both when it commits.
 
-use crate::execute::bounds_of;
 use crate::message::{Found, Read};
 use crate::transaction::{Body, KeyAccess, Part, RangeAccess, Transaction, granule_bytes};
 use crate::view::View;
@@ -11,12 +10,11 @@ use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, DeclaredCall};
 use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_types::limits::TRANSACTION_READS_MAX;
-use shoal_types::transaction::ScanEnd;
+use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::{
     Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::ops::{Bound, RangeBounds};
 use std::rc::Rc;
 
 /// A key on a shard.
@@ -57,34 +55,19 @@ pub(super) struct PendingRead {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) call: Rc<DeclaredCall>,
+    /// Each participant executes all of it.
+    pub(super) is_whole: bool,
 }
 
-/// The granule that holds all keys of a scan, if one does.
-pub(super) fn granule_of_scan(tables: &TableMap, table: TableId, scan: &Scan<'_>) -> Option<Bytes> {
-    let bytes = usize::from(granule_bytes(tables, table));
-    if bytes == 0 {
-        return None;
-    }
-    let start = match scan.start {
-        Bound::Included(start) | Bound::Excluded(start) => Some(start),
-        Bound::Unbounded => None,
+/// The granule that holds all keys of a range, if one does.
+pub(super) fn granule_of(tables: &TableMap, range: &FootprintRange) -> Option<Bytes> {
+    let bytes = match granule_bytes(tables, range.table) {
+        0 => return None,
+        bytes => usize::from(bytes),
     };
-    let prefix = match (start, scan.end) {
-        (None, ScanEnd::Prefix(prefix)) => prefix.get(..bytes)?,
-        (Some(start), _) => start.get(..bytes)?,
-        (None, ScanEnd::Bound(_)) => return None,
-    };
-    let ends_within = match scan.end {
-        ScanEnd::Prefix(end) => end.starts_with(prefix),
-        ScanEnd::Bound(Bound::Included(end)) => end.starts_with(prefix),
-        ScanEnd::Bound(Bound::Excluded(end)) => {
-            end.starts_with(prefix)
-                || bounds_of(&Scan::prefix(prefix)).1
-                    == Bound::Excluded(Bytes::copy_from_slice(end))
-        }
-        ScanEnd::Bound(Bound::Unbounded) => false,
-    };
-    ends_within.then(|| Bytes::copy_from_slice(prefix))
+    let prefix = range.start.get(..bytes)?;
+    let granule = FootprintRange::of(range.table, &Scan::prefix(prefix), range.access);
+    granule.covers(range).then(|| Bytes::copy_from_slice(prefix))
 }
 
 impl OpenTransaction {
@@ -134,7 +117,8 @@ impl OpenTransaction {
                     Read::Key { table: *table, key: key.clone() }
                 }
                 Operation::Scan { table, range } => {
-                    let granule = granule_of_scan(tables, *table, &range.scan());
+                    let scanned = FootprintRange::of(*table, &range.scan(), Access::Read);
+                    let granule = granule_of(tables, &scanned);
                     // Own deletions may hide as many rows.
                     let hidden = self.writes.values().filter(|value| value.is_none()).count();
                     let pending = operations.iter().filter(|it| it.writes()).count();
@@ -263,13 +247,13 @@ impl OpenTransaction {
         let scan = range.scan();
         let limited = rows.len() as u64 >= range.limit || is_cut;
         let last = rows.last().filter(|_| limited).map(|(key, _)| key.clone());
-        let bounds = bounds_of(&scan);
+        let scanned = FootprintRange::of(table, &scan, Access::Read);
         let is_within = |key: &Bytes| {
             let is_covered = last.as_ref().is_none_or(|last| match scan.reverse {
                 true => key >= last,
                 false => key <= last,
             });
-            is_covered && RangeBounds::<Bytes>::contains(&bounds, key)
+            is_covered && scanned.contains(table, key)
         };
         let mut merged: BTreeMap<Bytes, Bytes> = rows.into_iter().collect();
         for ((of, in_table, key), value) in &self.writes {

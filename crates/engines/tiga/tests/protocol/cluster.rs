@@ -7,7 +7,7 @@ use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::Message;
-use shoal_tiga::transaction::{Body, KeyAccess, Part, Transaction};
+use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, Transaction};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
 use shoal_types::procedure::{ProcedureTransaction, Procedures};
@@ -35,6 +35,20 @@ async fn increment(tx: &ProcedureTransaction<'_>, keys: &[u8]) -> Result<Bytes> 
         }
     }
     Ok(sums.into())
+}
+
+/// Gives each of two keys the value of the other, and returns both as they were.
+async fn swap(tx: &ProcedureTransaction<'_>, keys: &[u8]) -> Result<Bytes> {
+    let (first, second) = ([keys[0]], [keys[1]]);
+    let (of_first, of_second) = (tx.get(TABLE, &first).await?, tx.get(TABLE, &second).await?);
+    let found = [of_first, of_second].map(|value| value.map_or(0, |value| value[0]));
+    for (key, value) in [(first, of_second), (second, of_first)] {
+        match value {
+            Some(value) => tx.put(TABLE, &key, value)?,
+            None => tx.delete(TABLE, &key)?,
+        }
+    }
+    Ok(Bytes::copy_from_slice(&found))
 }
 
 /// The log of a shard, as its voters have it.
@@ -98,7 +112,7 @@ impl Cluster {
             messages: VecDeque::new(),
             ended: Vec::new(),
             topology,
-            procedures: Procedures::new().with("increment", increment),
+            procedures: Procedures::new().with("increment", increment).with("swap", swap),
             time: 1000 * MS,
             sequence: 0,
             ahead: BTreeMap::new(),
@@ -320,11 +334,22 @@ impl Cluster {
     }
 
     pub fn incrementing(&mut self, keys: &[u8]) -> Transaction {
-        let body = Body::Pieces {
-            procedure: "increment".into(),
-            arguments: Bytes::copy_from_slice(keys),
-            request: None,
-        };
+        self.calling("increment", keys, |call| Body::Pieces { call })
+    }
+
+    /// A transaction that swaps the values of two keys, executed as a whole.
+    pub fn swapping(&mut self, keys: [u8; 2]) -> Transaction {
+        self.calling("swap", &keys, |call| Body::Whole { call })
+    }
+
+    fn calling(
+        &mut self,
+        procedure: &str,
+        keys: &[u8],
+        body: impl FnOnce(ProcedureCall) -> Body,
+    ) -> Transaction {
+        let (procedure, arguments) = (procedure.into(), Bytes::copy_from_slice(keys));
+        let body = body(ProcedureCall { procedure, arguments, request: None });
         let parts = self.parts(keys);
         Transaction { id: self.next_id(), oldest: 0, body, parts }
     }

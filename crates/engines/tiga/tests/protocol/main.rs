@@ -5,3 +5,4 @@ mod planted;
 mod recovery;
 mod scripts;
 mod snapshot;
+mod whole;

@@ -1,0 +1,104 @@
+//! A procedure, through all attempts of its transaction: executed by the engine by what it touches, or run here.
+//!
+//! What a procedure touches it declares, or it is found out (*reconnaissance*, of Calvin, SIGMOD'12, §3.2.1): its body is run here, and if
+//! that attempt conflicts with others, the next one is executed by the engine by what this one has touched. Where the
+//! procedure touches something else then, the engine refuses it, and its body is run here again.
+
+use super::transaction::CoordinatorTransaction;
+use super::worker_context::{DeclaredRow, WorkerContext};
+use bytes::Bytes;
+use shoal_types::procedure::{
+    DynProcedure, Footprint, FootprintRecorder, ProcedureTransaction, Shape,
+};
+use shoal_types::{Aborted, Conflict, Error, Rejected, Result};
+use std::cell::RefCell;
+
+/// A procedure that is called, through all attempts of its transaction.
+pub(super) struct ProcedureRun<'c> {
+    name: &'c str,
+    arguments: &'c [u8],
+    procedure: &'c dyn DynProcedure,
+    /// Whether the engine executes procedures by what they touch.
+    is_by_footprint: bool,
+    /// What the last attempt touched, if its body ran here to its end.
+    touched: RefCell<Option<Footprint>>,
+}
+
+/// What an attempt has returned.
+pub(super) enum Executed {
+    /// The engine has executed it, and written the row of its request.
+    ByEngine {
+        /// What the procedure returned.
+        result: Bytes,
+        /// Several shards have contributed to it.
+        is_split: bool,
+    },
+    /// The body was run on the transaction, which is to be committed.
+    Here(Bytes),
+}
+
+impl<'c> ProcedureRun<'c> {
+    /// # Errors
+    /// [`Rejected::UnknownProcedure`].
+    pub(super) fn new(
+        worker_context: &'c WorkerContext,
+        name: &'c str,
+        arguments: &'c [u8],
+    ) -> Result<ProcedureRun<'c>> {
+        let procedure = worker_context.procedures.get(name)?;
+        let is_by_footprint = worker_context.takes_declared.get();
+        Ok(ProcedureRun {
+            name,
+            arguments,
+            procedure,
+            is_by_footprint,
+            touched: RefCell::default(),
+        })
+    }
+
+    /// Makes an attempt, in a transaction that has done nothing yet. `request`: the row of the call, if it has an id.
+    ///
+    /// # Errors
+    /// Those of the procedure, and of the transaction.
+    pub(super) async fn attempt(
+        &self,
+        tx: &CoordinatorTransaction<'_>,
+        request: Option<DeclaredRow>,
+    ) -> Result<Executed> {
+        let ProcedureRun { name, arguments, procedure, .. } = *self;
+        if !self.is_by_footprint {
+            return procedure
+                .run(&ProcedureTransaction::new(tx), arguments)
+                .await
+                .map(Executed::Here);
+        }
+        let touched = self.touched.take();
+        let is_found = touched.is_some();
+        let footprint = match touched {
+            Some(touched) => touched,
+            None => procedure.footprint(arguments)?,
+        };
+        if footprint.shape != Shape::Unknown {
+            let results = tx.execute_declared(name, arguments, footprint, request).await;
+            match results {
+                Ok(Some(results)) => {
+                    let is_split = results.len() > 1;
+                    let result = procedure.combine(arguments, results)?;
+                    return Ok(Executed::ByEngine { result, is_split });
+                }
+                Ok(None) => {}
+                // What it has read now led it elsewhere.
+                Err(Error::Rejected(Rejected::Undeclared { table, key })) if is_found => {
+                    return Err(Aborted::from(Conflict::ReadChanged { table, key }).into());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let recorder = FootprintRecorder::new(tx);
+        let result = procedure.run(&ProcedureTransaction::new(&recorder), arguments).await;
+        if matches!(result, Ok(_) | Err(Error::Rejected(_))) {
+            self.touched.replace(Some(recorder.into_footprint()));
+        }
+        result.map(Executed::Here)
+    }
+}

@@ -1,0 +1,89 @@
+//! Procedures of shape `Whole` on several shards: leaders send each other what is read, and execute alike.
+
+use super::cluster::{Cluster, HEADROOM};
+use shoal_tiga::coordinator::Outcome;
+use shoal_tiga::message::Message;
+use shoal_tiga::observation::Path;
+use shoal_types::{NodeId, Rejected, ShardId};
+
+/// Key 1, of shard 0, is one, and key 101, of shard 1, is two.
+fn one_and_two() -> Cluster {
+    let mut cluster = Cluster::new();
+    for _ in 0..2 {
+        cluster.increment(&[101]);
+    }
+    cluster.increment(&[1]);
+    cluster.settle();
+    cluster
+}
+
+#[test]
+fn what_is_read_on_one_shard_is_written_on_another() {
+    let mut cluster = one_and_two();
+    let swapping = cluster.swapping([1, 101]);
+    let id = swapping.id;
+    cluster.begin(swapping);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!(cluster.sums(id), Some(vec![1, 2, 1, 2]), "each leader has found the same");
+    let path = cluster.ended(id).and_then(|ended| ended.committed).map(|(_, path)| path);
+    assert_eq!(path, Some(Path::Fast), "in one round trip");
+    cluster.settle();
+    assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(2), Some(1)));
+}
+
+/// Rule T18.
+#[test]
+fn what_is_not_decided_is_not_sent() {
+    let mut cluster = one_and_two();
+    let is_ready = |message: &&Message| matches!(message, Message::Ready { shard: ShardId(0), .. });
+    cluster.increment(&[1]);
+    cluster.deliver(|_, to, _| to == NodeId(0));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    let swapping = cluster.swapping([1, 101]);
+    let id = swapping.id;
+    cluster.begin(swapping);
+    cluster.deliver(|_, to, _| to == NodeId(0) || to == NodeId(3));
+    cluster.pass(HEADROOM);
+    assert_eq!(cluster.messages().filter(is_ready).count(), 0, "its row is not decided");
+    cluster.settle();
+    assert_eq!(cluster.sums(id), Some(vec![2, 2, 2, 2]));
+}
+
+/// The record of the shard that has released it says what was read on the other, whose leader is lost.
+#[test]
+fn what_another_shard_has_executed_is_imported_with_what_it_read() {
+    let mut cluster = one_and_two();
+    let swapping = cluster.swapping([1, 101]);
+    let id = swapping.id;
+    cluster.begin(swapping);
+    cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    assert_eq!(cluster.sums(id), Some(vec![1, 2, 1, 2]));
+    assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(2), Some(1)));
+}
+
+/// Rule T13, at all participants alike.
+#[test]
+fn what_touches_more_than_it_declares_has_no_effect() {
+    let mut cluster = one_and_two();
+    let mut swapping = cluster.swapping([1, 101]);
+    swapping.parts[1].reads.clear();
+    let id = swapping.id;
+    cluster.begin(swapping);
+    cluster.settle();
+    let Some(Outcome::Committed(results)) = cluster.ended(id).map(|ended| &ended.outcome) else {
+        panic!("it is over")
+    };
+    let is_undeclared = |error: &shoal_types::Error| {
+        matches!(error, shoal_types::Error::Rejected(Rejected::Undeclared { .. }))
+    };
+    assert!(results.iter().all(|result| result.as_ref().is_err_and(is_undeclared)), "{results:?}");
+    assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(1), Some(2)));
+}
