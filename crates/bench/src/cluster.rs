@@ -1,10 +1,10 @@
 //! What a bench needs of a cluster, beside its clients.
 
-use shoal_cluster::topology::Partitioning;
+use shoal_cluster::topology::{Partitioning, TableDefinition};
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Counted, ShardId, WorkerId};
-use shoal_workloads::placed::Division;
+use shoal_workloads::placed::{Division, granule_bytes};
 use tokio::runtime::Runtime;
 
 /// A cluster whose counters can be read.
@@ -32,12 +32,13 @@ pub trait OwnCluster: MeasuredCluster {
     fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask);
 }
 
-/// How a cluster divides a table that a workload wants distributed like this.
-pub fn partitioning(division: Division) -> Partitioning {
-    match division {
+/// With what a cluster creates the table of this name, which a workload wants distributed like this.
+pub fn table_definition(name: &str, division: Division) -> TableDefinition {
+    let partitioning = match division {
         Division::Everywhere => Partitioning::Everywhere,
         Division::Ranges(first) => Partitioning::ranges(first),
         Division::ByPrefix(prefix_bytes) => Partitioning::Hash { prefix_bytes },
         Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
-    }
+    };
+    TableDefinition { partitioning, granule_bytes: granule_bytes(name), family: None }
 }

@@ -18,7 +18,7 @@ pub mod load;
 pub mod measure;
 pub mod remote;
 
-pub use cluster::{MeasuredCluster, OwnCluster, partitioning};
+pub use cluster::{MeasuredCluster, OwnCluster, table_definition};
 pub use load::{BenchLoad, HomesLoad, MicroLoad, TpccLoad, YcsbLoad};
 pub use measure::{Bench, ClusterRuns, build};
 pub use remote::RemoteDatabase;

@@ -4,7 +4,7 @@
 //! first that thread, then its own. Where each client has a runtime and a connection to itself ([`ConnectedClients`]), the
 //! thread that waits for an answer reads it from the socket.
 
-use crate::cluster::{MeasuredCluster, partitioning};
+use crate::cluster::{MeasuredCluster, table_definition};
 use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
@@ -87,7 +87,7 @@ impl RemoteDatabase {
 
     /// Creates a table as workloads want it divided. Others may have created it meanwhile, and otherwise.
     fn create(&self, name: &str) -> Result<TableId> {
-        let definition = partitioning(unplaced_division(name));
+        let definition = table_definition(name, unplaced_division(name));
         match self.runtime.block_on(self.cluster.create_table(name, definition)) {
             Err(Error::Rejected(Rejected::TableExists { .. })) => self.cluster.table(name),
             created => created,

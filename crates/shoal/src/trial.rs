@@ -2,7 +2,7 @@
 //! and `shoal reproduce` measure.
 
 use crate::local::{ClusterPlan, InProcessCluster, SplitCluster};
-use shoal_bench::{Bench, BenchLoad, ClusterRuns, OwnCluster, partitioning};
+use shoal_bench::{Bench, BenchLoad, ClusterRuns, OwnCluster, table_definition};
 use shoal_client::ClusterOptions;
 use shoal_cluster::topology::Regions;
 use shoal_workloads::bench::measurement::Parameter;
@@ -88,7 +88,7 @@ pub fn client_options(region: Option<&str>) -> ClusterOptions {
 fn divided(plan: ClusterPlan, load: &BenchLoad) -> Result<ClusterPlan, String> {
     let divisions = load.divisions(plan.shards)?;
     let with_table = |plan: ClusterPlan, (name, division): (String, Division)| {
-        plan.with_table(&name, partitioning(division))
+        plan.with_table(&name, table_definition(&name, division))
     };
     Ok(divisions.into_iter().fold(plan, with_table))
 }

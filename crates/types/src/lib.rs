@@ -3,7 +3,7 @@
 //! Read in this order: [`id`] names things, [`clock`] and [`stamp`] order them, and so does real time where an engine
 //! goes by it ([`transaction_clock`]); [`mod@tuple`] makes keys, [`transaction`] says what a database and a transaction can
 //! do, [`bulk_load`] how many rows are written at once, [`counted`] what it counts, [`procedure`] what is called by name, [`error`] says what can go wrong, [`wait`] what was waited for in vain,
-//! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`random`] is the only source of
+//! [`distance`] how far datacenters are from each other, [`arena`] keeps what bodies borrow, [`hash_index`] finds by a hash, [`random`] is the only source of
 //! randomness below the sockets, [`backoff`] says how long to wait before another attempt, [`wire`] turns all
 //! that is said and kept into bytes.
 //!
@@ -20,6 +20,7 @@ pub mod clock;
 pub mod counted;
 pub mod distance;
 pub mod error;
+pub mod hash_index;
 pub mod id;
 pub mod limits;
 mod maybe_ready;

@@ -34,6 +34,16 @@ pub fn unplaced_division(table: &str) -> Division {
     }
 }
 
+/// How many bytes of a key of the table of this name name its granule, where that is not left to its division. What one
+/// transaction of TPC-C scans is of one district; its stock is the warehouse's.
+pub fn granule_bytes(table: &str) -> Option<usize> {
+    match table {
+        "tpcc.item" => None,
+        "tpcc.warehouse" | "tpcc.stock" => Some(size_of::<u16>()),
+        _ => table.starts_with("tpcc.").then_some(size_of::<u16>() + size_of::<u8>()),
+    }
+}
+
 /// A workload whose keys have known shards.
 pub trait Placed: Workload + 'static {
     /// How the workload's table of this name is distributed over `shards` shards.

@@ -1,8 +1,13 @@
 //! A procedure, through all attempts of its transaction: executed by the engine by what it touches, or run here.
 //!
 //! What a procedure touches it declares, or it is found out (*reconnaissance*, of Calvin, SIGMOD'12, §3.2.1): its body is run here, and if
-//! that attempt conflicts with others, the next one is executed by the engine by what this one has touched. Where the
-//! procedure touches something else then, the engine refuses it, and its body is run here again.
+//! that attempt conflicts with others, the next one is executed by the engine by what this one has touched.
+//!
+//! ```text
+//!   what it declares ── more is read than could be gathered ──► its body is run here ── conflict ──► what that has touched
+//!        ▲ nothing                                                    ▲    ▲                                    │
+//!        └── begins                                                 begins └──────── touches something else ────┘
+//! ```
 
 use super::transaction::CoordinatorTransaction;
 use super::worker_context::{DeclaredRow, WorkerContext};
@@ -20,8 +25,17 @@ pub(super) struct ProcedureRun<'c> {
     procedure: &'c dyn DynProcedure,
     /// Whether the engine executes procedures by what they touch.
     is_by_footprint: bool,
-    /// What the last attempt touched, if its body ran here to its end.
-    touched: RefCell<Option<Footprint>>,
+    next: RefCell<Plan>,
+}
+
+/// How an attempt is made.
+enum Plan {
+    /// By what the procedure declares, if it declares something.
+    Declared,
+    /// Its body is run here.
+    Here,
+    /// By what the last attempt has touched.
+    Touched(Footprint),
 }
 
 /// What an attempt has returned.
@@ -46,14 +60,8 @@ impl<'c> ProcedureRun<'c> {
         arguments: &'c [u8],
     ) -> Result<ProcedureRun<'c>> {
         let procedure = worker_context.procedures.get(name)?;
-        let is_by_footprint = worker_context.takes_declared.get();
-        Ok(ProcedureRun {
-            name,
-            arguments,
-            procedure,
-            is_by_footprint,
-            touched: RefCell::default(),
-        })
+        let (is_by_footprint, next) = (worker_context.takes_declared.get(), Plan::Declared.into());
+        Ok(ProcedureRun { name, arguments, procedure, is_by_footprint, next })
     }
 
     /// Makes an attempt, in a transaction that has done nothing yet. `request`: the row of the call, if it has an id.
@@ -72,33 +80,51 @@ impl<'c> ProcedureRun<'c> {
                 .await
                 .map(Executed::Here);
         }
-        let touched = self.touched.take();
-        let is_found = touched.is_some();
-        let footprint = match touched {
-            Some(touched) => touched,
-            None => procedure.footprint(arguments)?,
+        let plan = self.next.replace(Plan::Declared);
+        let is_guess = matches!(plan, Plan::Touched(_));
+        let footprint = match plan {
+            Plan::Declared => procedure.footprint(arguments)?,
+            Plan::Here => Footprint::unknown(),
+            Plan::Touched(footprint) => footprint,
         };
         if footprint.shape != Shape::Unknown {
             let results = tx.execute_declared(name, arguments, footprint, request).await;
-            match results {
+            match results.map_err(|error| if is_guess { as_conflict(error) } else { error }) {
                 Ok(Some(results)) => {
                     let is_split = results.len() > 1;
                     let result = procedure.combine(arguments, results)?;
                     return Ok(Executed::ByEngine { result, is_split });
                 }
                 Ok(None) => {}
-                // What it has read now led it elsewhere.
-                Err(Error::Rejected(Rejected::Undeclared { table, key })) if is_found => {
-                    return Err(Aborted::from(Conflict::ReadChanged { table, key }).into());
+                Err(error) => {
+                    if is_change(&error) {
+                        self.next.replace(Plan::Here);
+                    }
+                    return Err(error);
                 }
-                Err(error) => return Err(error),
             }
         }
         let recorder = FootprintRecorder::new(tx);
         let result = procedure.run(&ProcedureTransaction::new(&recorder), arguments).await;
         if matches!(result, Ok(_) | Err(Error::Rejected(_))) {
-            self.touched.replace(Some(recorder.into_footprint()));
+            self.next.replace(Plan::Touched(recorder.into_footprint()));
         }
         result.map(Executed::Here)
     }
+}
+
+/// What was touched was a guess: what it has read now led the procedure elsewhere.
+fn as_conflict(error: Error) -> Error {
+    match error {
+        Error::Rejected(Rejected::Undeclared { table, key }) => {
+            Aborted::from(Conflict::ReadChanged { table, key }).into()
+        }
+        error => error,
+    }
+}
+
+/// Whether the engine could not execute it by this footprint.
+fn is_change(error: &Error) -> bool {
+    use Conflict::{RangeChanged, ReadChanged};
+    matches!(error, Error::Aborted(Aborted::Conflict(ReadChanged { .. } | RangeChanged { .. })))
 }

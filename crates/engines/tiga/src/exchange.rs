@@ -3,10 +3,11 @@
 //!
 //! It leaves a leader only once the versions that it rests on are decided, and after the leader's conflict tables are set (rule T18).
 
-use crate::part_reads::PartReads;
+use crate::part_reads::{PartReads, RangeReads};
 use crate::rows::Rows;
 use crate::transaction::{Body, KeyAccess, Part, Work};
 use bytes::Bytes;
+use shoal_types::procedure::{Access, successor};
 use shoal_types::{Aborted, Conflict, KeyExcerpt, Result};
 
 /// What one participant sends to another may have so many bytes. What reads more is run at its coordinator and certified.
@@ -49,18 +50,25 @@ fn reads_of(part: &Part, rows: &Rows) -> Result<PartReads> {
     }
     let mut ranges = Vec::with_capacity(part.declared_ranges.len());
     for range in &part.declared_ranges {
-        let mut found = Vec::new();
-        if range.access.reads() {
-            for (key, value) in rows.scan(range, false) {
-                bytes += key.len() + value.len();
-                if is_too_much(bytes) {
-                    let table = range.table;
-                    return Err(Aborted::from(Conflict::RangeChanged { table }).into());
+        let (mut from, mut found) = (range.start.clone(), Vec::new());
+        match range.access {
+            Access::Write => {}
+            Access::ReadWrite => {
+                let last = rows.scan(range, true).next();
+                from = last.map_or(from, |(last, _)| successor(last));
+            }
+            Access::Read => {
+                for (key, value) in rows.scan(range, false) {
+                    bytes += key.len() + value.len();
+                    if is_too_much(bytes) {
+                        let table = range.table;
+                        return Err(Aborted::from(Conflict::RangeChanged { table }).into());
+                    }
+                    found.push((key.clone(), value.clone()));
                 }
-                found.push((key.clone(), value.clone()));
             }
         }
-        ranges.push(found);
+        ranges.push(RangeReads { from, rows: found });
     }
     Ok(PartReads { values, ranges })
 }
@@ -81,7 +89,7 @@ pub fn verdict(part: &Part, rows: &Rows) -> Result<()> {
             return Err(Aborted::from(Conflict::ReadChanged { table, key }).into());
         }
     }
-    let ranges = part.ranges.iter().filter(|range| !range.writes);
+    let ranges = part.ranges.iter().filter(|range| range.reads);
     for (range, version) in ranges.zip(&part.certificate.ranges) {
         if rows.range(range.resource()).version != *version {
             let table = range.table;

@@ -133,28 +133,28 @@ impl<'r> Source<'r> {
         self.parts().iter().any(|part| part.allows_read(table, key))
     }
 
-    /// The value of a key: the outer `None` if it is not declared as read.
-    fn value(self, table: TableId, key: &[u8]) -> Option<Option<&'r [u8]>> {
-        match self {
+    fn value(self, table: TableId, key: &[u8]) -> Result<Option<&'r [u8]>> {
+        let value = match self {
             Source::Rows { rows, part } => part
                 .allows_read(table, key)
-                .then(|| rows.get(table, key).and_then(|row| row.value.as_deref())),
+                .then(|| Ok(rows.get(table, key).and_then(|row| row.value.as_deref()))),
             Source::Exchanged { parts, reads } => {
                 parts.iter().zip(reads).find_map(|(part, reads)| reads.value(part, table, key))
             }
-        }
+        };
+        value.unwrap_or_else(|| Err(undeclared(table, key)))
     }
 
-    /// The first so many rows of a range, from either end; `None` if it is not declared as read.
+    /// The first so many rows of a range, from either end.
     fn rows(
         self,
         scanned: &FootprintRange,
         reverse: bool,
         limit: usize,
-    ) -> Option<BTreeMap<&'r [u8], &'r [u8]>> {
+    ) -> Result<BTreeMap<&'r [u8], &'r [u8]>> {
         let covers = |range: &FootprintRange| range.access.reads() && range.covers(scanned);
         if !self.parts().iter().flat_map(|part| &part.declared_ranges).any(covers) {
-            return None;
+            return Err(undeclared(scanned.table, &scanned.start));
         }
         let mut found = BTreeMap::new();
         match self {
@@ -164,12 +164,14 @@ impl<'r> Source<'r> {
             }
             Source::Exchanged { parts, reads } => {
                 let of = |(part, reads): (&Part, &'r PartReads)| reads.rows(part, scanned);
-                let all = parts.iter().zip(reads).filter_map(of).flatten();
-                let all = all.filter(|(key, _)| scanned.contains(scanned.table, key));
-                found.extend(all.map(|(key, value)| (&key[..], &value[..])));
+                for rows in parts.iter().zip(reads).filter_map(of) {
+                    let all = rows?.iter();
+                    let all = all.filter(|(key, _)| scanned.contains(scanned.table, key));
+                    found.extend(all.map(|(key, value)| (&key[..], &value[..])));
+                }
             }
         }
-        Some(found)
+        Ok(found)
     }
 }
 
@@ -193,7 +195,7 @@ impl Piece<'_> {
         if let Some(own) = own.get(&(table, Bytes::copy_from_slice(key))) {
             return Ok(own.as_ref().map(|value| &*self.kept.alloc_slice_copy(value)));
         }
-        self.source.value(table, key).ok_or_else(|| undeclared(table, key))
+        self.source.value(table, key)
     }
 
     fn write(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
@@ -222,8 +224,7 @@ impl Piece<'_> {
         let own = own.iter().filter(|((of, key), _)| scanned.contains(*of, key));
         let deleted = own.clone().filter(|(_, value)| value.is_none()).count();
         let limit = scan.limit.saturating_add(deleted);
-        let found = self.source.rows(&scanned, scan.reverse, limit);
-        let mut found = found.ok_or_else(|| undeclared(table, &scanned.start))?;
+        let mut found = self.source.rows(&scanned, scan.reverse, limit)?;
         for ((_, key), value) in own {
             match value {
                 Some(value) => found.insert(key, value),

@@ -14,7 +14,8 @@
 use crate::digest::Resource;
 use crate::stamp::Stamp;
 use shoal_types::Time;
-use std::collections::{BTreeMap, VecDeque};
+use shoal_types::hash_index::HashIndex;
+use std::collections::VecDeque;
 
 /// How something is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +85,7 @@ pub fn joined(mut locks: Vec<Lock>) -> Vec<Lock> {
 /// The greatest timestamps that are released or promised: above them a conflicting transaction is accepted.
 #[derive(Debug, Default)]
 pub struct ConflictTable {
-    greatest: BTreeMap<Resource, [Time; 4]>,
+    greatest: HashIndex<Resource, [Time; 4]>,
     /// Of everything that the table has forgotten.
     floor: Time,
     /// The table is swept once it has so many resources.
@@ -109,7 +110,7 @@ impl ConflictTable {
     /// Something with these locks is released or promised at `t`.
     pub fn note(&mut self, locks: &[Lock], t: Time) {
         for lock in locks {
-            let times = self.greatest.entry(lock.resource).or_default();
+            let times = self.greatest.get_or_insert_with(&lock.resource, Default::default);
             let time = &mut times[lock.mode as usize];
             *time = t.max(*time);
         }
@@ -141,7 +142,7 @@ impl ConflictTable {
 /// Transactions by what they lock, in the order of their stamps.
 #[derive(Debug, Default)]
 pub struct LockIndex {
-    holders: BTreeMap<Resource, Holders>,
+    holders: HashIndex<Resource, Holders>,
 }
 
 #[derive(Debug, Default)]
@@ -172,7 +173,8 @@ impl LockIndex {
     /// Adds a transaction.
     pub fn add(&mut self, stamp: Stamp, locks: &[Lock]) {
         for Lock { resource, mode } in locks {
-            let holders = self.holders.entry(*resource).or_default().of_mut(*mode);
+            let holders = self.holders.get_or_insert_with(resource, Holders::default);
+            let holders = holders.of_mut(*mode);
             let at = holders.partition_point(|(other, _)| *other < stamp);
             holders.insert(at, (stamp, *mode));
         }

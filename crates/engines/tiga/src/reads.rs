@@ -95,7 +95,7 @@ fn is_decided(rows: &Rows, read: &Read) -> bool {
 }
 
 fn range_of(table: TableId, granule: &Option<Bytes>) -> RangeAccess {
-    RangeAccess { table, granule: granule.clone(), writes: false }
+    RangeAccess { table, granule: granule.clone(), reads: true, writes: false }
 }
 
 fn find(rows: &Rows, read: &Read) -> Found {

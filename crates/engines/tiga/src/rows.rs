@@ -14,6 +14,7 @@ use crate::record::{Record, Write};
 use crate::transaction::{Part, Predecessor};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
+use shoal_types::hash_index::HashIndex;
 use shoal_types::procedure::FootprintRange;
 use shoal_types::wire::Coded;
 use shoal_types::{TableId, Time};
@@ -90,12 +91,20 @@ struct UndecidedRow {
     writer: Predecessor,
 }
 
+/// What is not decided of the writes within a granule, or a table.
+#[derive(Debug, Default)]
+struct UndecidedRange {
+    sum: RangeState,
+    /// Those that write in it, in the order of the log.
+    writers: VecDeque<Predecessor>,
+}
+
 /// The rows of a shard at a replica.
 #[derive(Debug, Default)]
 pub struct Rows {
     pub(crate) decided: DecidedRows,
     undecided: BTreeMap<TableId, BTreeMap<Bytes, UndecidedRow>>,
-    undecided_ranges: BTreeMap<Resource, (u32, RangeState)>,
+    undecided_ranges: HashIndex<Resource, UndecidedRange>,
     /// Of the records that are appended and not decided, in their order.
     undecided_changes: VecDeque<(TransactionId, Changes)>,
     /// Some range was written as a whole, ever.
@@ -114,7 +123,10 @@ struct Changes {
 /// What a record of this shard changes: the rows that it declares or writes, with new values where it writes them.
 fn changes_of(part: &Part, record: &Record) -> Changes {
     let mut rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)> = Vec::new();
-    let mut ranges: Vec<(Resource, RangeState)> = Vec::new();
+    let mut ranges: BTreeMap<Resource, RangeState> = BTreeMap::new();
+    let mut wrote = |resource: Resource, state: &RangeState| {
+        ranges.entry(resource).or_default().add(state);
+    };
     let digest = record.digest;
     let writes = record.writes(part);
     let mut declared = 0;
@@ -127,7 +139,8 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         let version = if value.is_some() { digest.version() } else { 0 };
         let state = RangeState { writers: digest, range_writers: Digest::NONE, version };
         let granule = key.granule().map(|prefix| granule_resource(key.table, prefix));
-        ranges.extend(granule.into_iter().chain([table_resource(key.table)]).map(|it| (it, state)));
+        let within = granule.into_iter().chain([table_resource(key.table)]);
+        within.for_each(|resource| wrote(resource, &state));
         rows.push((key.table, key.key.clone(), value));
     }
     for range in part.ranges.iter().filter(|range| range.writes) {
@@ -137,8 +150,11 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         let table = table_resource(range.table);
         let within = RangeState { range_writers: Digest::NONE, ..state };
         match granule {
-            Some(granule) => ranges.extend([(granule, state), (table, within)]),
-            None => ranges.push((table, state)),
+            Some(granule) => {
+                wrote(granule, &state);
+                wrote(table, &within);
+            }
+            None => wrote(table, &state),
         }
     }
     if declared < writes.len() {
@@ -147,7 +163,7 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         let others = writes.iter().filter(|write| !of_keys.contains(&(write.table, &write.key)));
         rows.extend(others.map(|it| (it.table, it.key.clone(), Some(it.value.clone()))));
     }
-    Changes { rows, ranges }
+    Changes { rows, ranges: ranges.into_iter().collect() }
 }
 
 impl Rows {
@@ -177,8 +193,8 @@ impl Rows {
     #[must_use]
     pub fn range(&self, resource: Resource) -> RangeState {
         let mut state = self.decided.ranges.get(&resource).copied().unwrap_or_default();
-        if let Some((_, undecided)) = self.undecided_ranges.get(&resource) {
-            state.add(undecided);
+        if let Some(undecided) = self.undecided_ranges.get(&resource) {
+            state.add(&undecided.sum);
         }
         state
     }
@@ -186,7 +202,12 @@ impl Rows {
     /// Whether all that was written in a granule or a table is decided.
     #[must_use]
     pub fn is_range_decided(&self, resource: Resource) -> bool {
-        !self.undecided_ranges.contains_key(&resource)
+        self.undecided_ranges.get(&resource).is_none()
+    }
+
+    /// The transactions that have written something within a granule or a table and are not decided.
+    pub fn undecided_writers(&self, resource: Resource) -> impl Iterator<Item = &Predecessor> {
+        self.undecided_ranges.get(&resource).into_iter().flat_map(|range| &range.writers)
     }
 
     /// The rows of a range that are present, ascending unless `reverse`.
@@ -211,19 +232,20 @@ impl Rows {
     /// A record of the entry `index` is in the log now, behind all before it.
     pub fn append(&mut self, part: &Part, record: &Record, index: u64) {
         let changes = changes_of(part, record);
-        let is_multi = record.transaction.is_multi();
+        let writer = Predecessor { stamp: record.stamp(), is_multi: record.transaction.is_multi() };
         for (table, key, value) in &changes.rows {
-            let before = self.get(*table, key).cloned().unwrap_or(Row::ABSENT);
+            // What is written needs nothing of the row before.
+            let before = value.is_none().then(|| self.get(*table, key)).flatten();
+            let before = before.cloned().unwrap_or(Row::ABSENT);
             let row = after(before, record.digest, value.clone());
-            let writer = Predecessor { stamp: record.stamp(), is_multi };
             let rows = self.undecided.entry(*table).or_default();
-            rows.insert(key.clone(), UndecidedRow { row, index, writer });
+            rows.insert(key.clone(), UndecidedRow { row, index, writer: writer.clone() });
         }
         for (resource, state) in &changes.ranges {
             self.has_range_writers |= state.range_writers != Digest::NONE;
-            let (count, sum) = self.undecided_ranges.entry(*resource).or_default();
-            *count += 1;
-            sum.add(state);
+            let range = self.undecided_ranges.get_or_insert_with(resource, UndecidedRange::default);
+            range.sum.add(state);
+            range.writers.push_back(writer.clone());
         }
         self.undecided_changes.push_back((record.id(), changes));
     }
@@ -243,10 +265,10 @@ impl Rows {
             }
         }
         for (resource, state) in &ranges {
-            if let Some((count, sum)) = self.undecided_ranges.get_mut(resource) {
-                *count -= 1;
-                sum.subtract(state);
-                if *count == 0 {
+            if let Some(range) = self.undecided_ranges.get_mut(resource) {
+                range.sum.subtract(state);
+                range.writers.pop_front();
+                if range.writers.is_empty() {
                     self.undecided_ranges.remove(resource);
                 }
             }
@@ -270,7 +292,7 @@ impl Rows {
     /// What is not decided is void.
     pub fn forget_undecided(&mut self) {
         self.undecided.clear();
-        self.undecided_ranges.clear();
+        self.undecided_ranges = HashIndex::default();
         self.undecided_changes.clear();
     }
 }

@@ -203,7 +203,7 @@ impl UndecidedWriters {
         let keys = keys.filter_map(|resource| self.keys.get(&resource));
         let mut found: BTreeMap<Stamp, bool> =
             keys.map(|before| (before.stamp, before.is_multi)).collect();
-        let reads_range = part.ranges.iter().any(|range| !range.writes);
+        let reads_range = part.ranges.iter().any(|range| range.reads);
         let index = if reads_range { &self.all } else { &self.ranges };
         found.extend(index.rivals(&work.locks).map(|stamp| (stamp, self.is_multi[&stamp])));
         let found = found.into_iter();
@@ -225,12 +225,8 @@ pub fn history(
     for key in &part.reads {
         digester.digest(found.key(key));
     }
-    for range in part.ranges.iter().filter(|range| !range.writes) {
-        let resource = match &range.granule {
-            Some(prefix) => granule_resource(range.table, prefix),
-            None => table_resource(range.table),
-        };
-        digester.digest(found.range(resource));
+    for range in part.ranges.iter().filter(|range| range.reads) {
+        digester.digest(found.range(range.resource()));
         digester.digest(found.range_writers(table_resource(range.table)));
     }
     let predecessors = found.predecessors.into_iter();
@@ -280,11 +276,8 @@ impl Found<'_> {
         for (stamp, _) in writers {
             sum = sum.plus(self.tentative_digest(stamp));
         }
-        if !self.ledger.rows.is_range_decided(resource) {
-            let all = self.ledger.undecided();
-            self.predecessors
-                .extend(all.map(|record| (record.stamp(), record.transaction.is_multi())));
-        }
+        let undecided = self.ledger.rows.undecided_writers(resource);
+        self.predecessors.extend(undecided.map(|writer| (writer.stamp, writer.is_multi)));
         sum
     }
 

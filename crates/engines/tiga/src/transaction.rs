@@ -7,7 +7,7 @@ use crate::digest::{Digest, Digester, Resource, granule_resource, key_resource, 
 use crate::locks::{Lock, Mode, joined};
 use crate::stamp::Stamp;
 use bytes::Bytes;
-use shoal_cluster::topology::{Partitioning, TableMap};
+use shoal_cluster::topology::TableMap;
 use shoal_engine::TransactionId;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::wire::Coded;
@@ -34,6 +34,8 @@ pub struct RangeAccess {
     pub table: TableId,
     /// The granule that holds it; `None`: the whole table is locked.
     pub granule: Option<Bytes>,
+    /// Rows of it are read.
+    pub reads: bool,
     /// Rows of it are written.
     pub writes: bool,
 }
@@ -162,7 +164,7 @@ impl Transaction {
             let Certificate { versions, ranges, values } = &part.certificate;
             match self.body {
                 Body::Certify => {
-                    let read = part.ranges.iter().filter(|range| !range.writes).count();
+                    let read = part.ranges.iter().filter(|range| range.reads).count();
                     (versions.len(), ranges.len(), values.len())
                         == (part.reads.len(), read, part.writes.len())
                 }
@@ -245,13 +247,11 @@ impl RangeAccess {
     }
 }
 
-/// How many bytes of a table's keys name a granule; 0 where it has none.
+/// How many bytes of a table's keys name a granule; 0 where it has none, or where each key would be one.
 #[must_use]
 pub fn granule_bytes(tables: &TableMap, table: TableId) -> u16 {
-    match tables.get(table).map(|table| table.partitioning()) {
-        Some(Partitioning::Hash { prefix_bytes }) => u16::try_from(*prefix_bytes).unwrap_or(0),
-        Some(Partitioning::Range { .. } | Partitioning::Everywhere) | None => 0,
-    }
+    let granules = tables.get(table).map(|table| table.granules());
+    granules.map_or(0, |granules| u16::try_from(granules.granule_bytes).unwrap_or(0))
 }
 
 impl KeyAccess {

@@ -1,37 +1,15 @@
 //! Maps of granules that are found by a hash, and one whose entries are visited in order.
-//!
-//! A step looks the same granules up a dozen times, among all that the node knows. A tree would compare a name with a dozen
-//! others each time, each of them elsewhere in memory.
-//!
-//! ```text
-//! slots    – 2 – – 0 1 – –        the number of an entry, where the hash of its name says, or in the next free slot
-//! entries  c17 c9 c42             in the order in which they came; the last one takes the place of one that goes
-//! ordered  c17 c42 c9             of a GranuleMap only
-//! ```
-//! Hashes have no seed: the same calls make the same map in every process.
-//!
-//! Invariant: slots are a power of two, at most half of them are taken, and no free slot is between the one that a hash names
-//! and that of its entry.
 
 use crate::granule::GranuleId;
+use shoal_types::hash_index::{HashIndex, HashKey};
 use std::collections::BTreeSet;
 use std::ops::Bound;
-
-/// What is in a slot that is free.
-const FREE: u32 = u32::MAX;
-
-/// The slots of a map that has entries.
-const SLOTS_MIN: usize = 16;
 
 /// An odd number whose bits are as good as random: 2^64 divided by the golden ratio.
 const MIXER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A map from granules, without an order.
-#[derive(Debug, Clone)]
-pub(crate) struct GranuleIndex<V> {
-    slots: Vec<u32>,
-    entries: Vec<(GranuleId, V)>,
-}
+pub(crate) type GranuleIndex<V> = HashIndex<GranuleId, V>;
 
 /// A map from granules.
 #[derive(Debug, Clone)]
@@ -40,128 +18,24 @@ pub(crate) struct GranuleMap<V> {
     ordered: BTreeSet<GranuleId>,
 }
 
-impl<V> Default for GranuleIndex<V> {
-    fn default() -> GranuleIndex<V> {
-        GranuleIndex { slots: Vec::new(), entries: Vec::new() }
-    }
-}
-
 impl<V> Default for GranuleMap<V> {
     fn default() -> GranuleMap<V> {
         GranuleMap { index: GranuleIndex::default(), ordered: BTreeSet::new() }
     }
 }
 
-fn hash(granule: &GranuleId) -> u64 {
-    let mix = |hash: u64, word: u64| {
-        let mixed = (hash ^ word).wrapping_mul(MIXER);
-        mixed ^ mixed >> 32
-    };
-    let begin = mix(u64::from(granule.family.0), granule.prefix.len() as u64);
-    granule.prefix.chunks(8).fold(begin, |hash, bytes| {
-        let mut word = [0; 8];
-        word[..bytes.len()].copy_from_slice(bytes);
-        mix(hash, u64::from_le_bytes(word))
-    })
-}
-
-impl<V> GranuleIndex<V> {
-    /// The slot in which the search for a name begins.
-    fn home(&self, granule: &GranuleId) -> usize {
-        hash(granule) as usize & (self.slots.len() - 1)
-    }
-
-    fn after(&self, slot: usize) -> usize {
-        (slot + 1) & (self.slots.len() - 1)
-    }
-
-    /// The slot of the first entry from the home of `granule` on that `is_it`, or else the free slot behind them.
-    fn slot(&self, granule: &GranuleId, is_it: impl Fn(u32) -> bool) -> usize {
-        let mut slot = self.home(granule);
-        while self.slots[slot] != FREE && !is_it(self.slots[slot]) {
-            slot = self.after(slot);
-        }
-        slot
-    }
-
-    fn slot_of(&self, granule: &GranuleId) -> usize {
-        self.slot(granule, |entry| self.entries[entry as usize].0 == *granule)
-    }
-
-    /// The place of the granule's entry.
-    fn find(&self, granule: &GranuleId) -> Option<usize> {
-        if self.slots.is_empty() {
-            return None;
-        }
-        let entry = self.slots[self.slot_of(granule)];
-        (entry != FREE).then_some(entry as usize)
-    }
-
-    pub(crate) fn get(&self, granule: &GranuleId) -> Option<&V> {
-        self.find(granule).map(|entry| &self.entries[entry].1)
-    }
-
-    pub(crate) fn get_mut(&mut self, granule: &GranuleId) -> Option<&mut V> {
-        self.find(granule).map(|entry| &mut self.entries[entry].1)
-    }
-
-    /// The value of the granule, which is made if there is none.
-    pub(crate) fn get_or_insert_with(
-        &mut self,
-        granule: &GranuleId,
-        make: impl FnOnce() -> V,
-    ) -> &mut V {
-        let entry = self.find(granule).unwrap_or_else(|| self.push(granule.clone(), make()));
-        &mut self.entries[entry].1
-    }
-
-    /// Adds an entry for a granule that has none.
-    fn push(&mut self, granule: GranuleId, value: V) -> usize {
-        let entry = self.entries.len();
-        self.entries.push((granule, value));
-        match self.entries.len() * 2 > self.slots.len() {
-            true => self.grow(),
-            false => self.place(entry),
-        }
-        entry
-    }
-
-    fn place(&mut self, entry: usize) {
-        let slot = self.slot(&self.entries[entry].0, |_| false);
-        self.slots[slot] = u32::try_from(entry).expect("a node knows fewer granules");
-    }
-
-    fn grow(&mut self) {
-        let slots = (self.slots.len() * 2).max(SLOTS_MIN);
-        self.slots = vec![FREE; slots];
-        (0..self.entries.len()).for_each(|entry| self.place(entry));
-    }
-
-    pub(crate) fn remove(&mut self, granule: &GranuleId) -> Option<V> {
-        let entry = self.find(granule)?;
-        self.free(self.slot_of(granule));
-        let last = self.entries.len() - 1;
-        if entry != last {
-            let slot = self.slot(&self.entries[last].0, |other| other as usize == last);
-            self.slots[slot] = entry as u32;
-        }
-        Some(self.entries.swap_remove(entry).1)
-    }
-
-    /// Frees a slot, and moves entries behind it that would not be found any more.
-    fn free(&mut self, slot: usize) {
-        let (mut free, mut slot) = (slot, self.after(slot));
-        self.slots[free] = FREE;
-        while self.slots[slot] != FREE {
-            let home = self.home(&self.entries[self.slots[slot] as usize].0);
-            let mask = self.slots.len() - 1;
-            // It may move if its home is not behind the free slot, seen from its own.
-            if slot.wrapping_sub(home) & mask >= slot.wrapping_sub(free) & mask {
-                self.slots.swap(free, slot);
-                free = slot;
-            }
-            slot = self.after(slot);
-        }
+impl HashKey for GranuleId {
+    fn hash(&self) -> u64 {
+        let mix = |hash: u64, word: u64| {
+            let mixed = (hash ^ word).wrapping_mul(MIXER);
+            mixed ^ mixed >> 32
+        };
+        let begin = mix(u64::from(self.family.0), self.prefix.len() as u64);
+        self.prefix.chunks(8).fold(begin, |hash, bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            mix(hash, u64::from_le_bytes(word))
+        })
     }
 }
 
@@ -189,12 +63,8 @@ impl<V> GranuleMap<V> {
 
     /// Sets the value of the granule.
     pub(crate) fn insert(&mut self, granule: &GranuleId, value: V) {
-        match self.index.find(granule) {
-            Some(entry) => self.index.entries[entry].1 = value,
-            None => {
-                self.ordered.insert(granule.clone());
-                self.index.push(granule.clone(), value);
-            }
+        if self.index.insert(granule.clone(), value).is_none() {
+            self.ordered.insert(granule.clone());
         }
     }
 
@@ -225,7 +95,7 @@ impl<V> GranuleMap<V> {
 
     /// All entries, in an order that says nothing.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&GranuleId, &mut V)> {
-        self.index.entries.iter_mut().map(|(granule, value)| (&*granule, value))
+        self.index.iter_mut()
     }
 }
 
@@ -277,17 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_do_not_crowd() {
-        let mut map = GranuleMap::default();
-        for number in 0..30_000_u32 {
+    fn hashes_of_neighbours_differ_in_their_lower_bits() {
+        let hashes = (0..30_000_u32).map(|number| {
             let prefix = Bytes::copy_from_slice(&number.to_be_bytes());
-            map.insert(&GranuleId { family: TableId(1), prefix }, ());
-        }
-        let steps = |(granule, ()): (&GranuleId, &())| {
-            let index = &map.index;
-            index.slot_of(granule).wrapping_sub(index.home(granule)) & (index.slots.len() - 1)
-        };
-        let all: usize = map.iter().map(steps).sum();
-        assert!(all < 30_000, "{all} steps in all");
+            GranuleId { family: TableId(1), prefix }.hash() & 0xffff
+        });
+        let different = hashes.collect::<BTreeSet<u64>>().len();
+        assert!(different > 22_000, "{different} of 65,536 homes");
     }
 }

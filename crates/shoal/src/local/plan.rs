@@ -2,7 +2,7 @@
 
 use super::folder::Security;
 use ring::rand::{SecureRandom, SystemRandom};
-use shoal_cluster::topology::{Partitioning, Regions, Topology, TopologyError};
+use shoal_cluster::topology::{Partitioning, Regions, TableDefinition, Topology, TopologyError};
 use shoal_server::EngineOptions;
 use shoal_types::Distance;
 use std::io;
@@ -45,7 +45,7 @@ pub struct ClusterPlan {
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
     /// The tables, and how each is divided.
-    pub tables: Vec<(String, Partitioning)>,
+    pub tables: Vec<(String, TableDefinition)>,
 }
 
 impl ClusterPlan {
@@ -61,7 +61,7 @@ impl ClusterPlan {
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
-            tables: vec![(FIRST_TABLE.to_owned(), Partitioning::Hash { prefix_bytes: 0 })],
+            tables: vec![(FIRST_TABLE.to_owned(), Partitioning::Hash { prefix_bytes: 0 }.into())],
         }
     }
 
@@ -100,9 +100,9 @@ impl ClusterPlan {
 
     /// The same with this table, also where it has another of this name.
     #[must_use]
-    pub fn with_table(mut self, name: &str, partitioning: Partitioning) -> ClusterPlan {
+    pub fn with_table(mut self, name: &str, definition: impl Into<TableDefinition>) -> ClusterPlan {
         self.tables.retain(|(known, _)| known != name);
-        self.tables.push((name.to_owned(), partitioning));
+        self.tables.push((name.to_owned(), definition.into()));
         self
     }
 
@@ -172,7 +172,7 @@ impl ClusterPlan {
         }
         let tables = self.tables.iter().cloned();
         tables
-            .fold(builder, |builder, (name, partitioning)| builder.table(name, partitioning))
+            .fold(builder, |builder, (name, definition)| builder.table(name, definition))
             .build()?
             .with_distances(self.regions.distances())
     }

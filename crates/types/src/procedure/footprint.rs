@@ -188,7 +188,7 @@ fn contains(keys: &[FootprintKey], table: TableId, key: &[u8]) -> bool {
 }
 
 /// The least key above this one.
-fn successor(key: &[u8]) -> Bytes {
+pub fn successor(key: &[u8]) -> Bytes {
     [key, &[0]].concat().into()
 }
 

@@ -18,7 +18,7 @@ mod registry;
 mod transaction;
 
 pub use call::Call;
-pub use footprint::{Access, Footprint, FootprintKey, FootprintRange, Shape};
+pub use footprint::{Access, Footprint, FootprintKey, FootprintRange, Shape, successor};
 pub use recorder::FootprintRecorder;
 pub use registry::{DynProcedure, Procedure, ProcedureFuture, Procedures};
 pub use transaction::{DynTransaction, OperationFuture, ProcedureTransaction};

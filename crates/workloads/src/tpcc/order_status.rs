@@ -8,6 +8,7 @@ use super::profile::Profile;
 use super::random::uniform_u8;
 use super::scale::{DISTRICTS, LINES_MAX, Scale};
 use super::schema::{Order, OrderLine, Tables, Text, as_customer, as_row, read, unexpected};
+use shoal_types::procedure::Access;
 use shoal_types::wire::Coded;
 use shoal_types::{Footprint, Random, Result, Scan, Transaction};
 
@@ -82,9 +83,25 @@ impl Profile for Input {
         self.warehouse
     }
 
-    /// The customer that is found, and the last order, decide what is read.
-    fn footprint(&self, _tables: &Tables) -> Footprint {
-        Footprint::unknown()
+    /// Any order of the district may be the customer's last one; by last name, any customer may be the one that is found.
+    fn footprint(&self, tables: &Tables) -> Footprint {
+        let (w, d) = (self.warehouse, self.district);
+        let of_district = keys::district(w, d);
+        let mut footprint = Footprint::whole();
+        let mut reads = |table, prefix: &[u8]| {
+            footprint.range(table, &Scan::prefix(prefix), Access::Read);
+        };
+        match &self.customer {
+            Selection::Id(c) => reads(tables.customer, &keys::customer(w, d, *c)),
+            Selection::LastName(last) => {
+                reads(tables.customer_by_name, &keys::last_name(w, d, last));
+                reads(tables.customer, &of_district);
+            }
+        }
+        for table in [tables.order_by_customer, tables.order, tables.order_line] {
+            reads(table, &of_district);
+        }
+        footprint
     }
 
     async fn run<X: Transaction>(

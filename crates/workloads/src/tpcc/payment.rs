@@ -93,15 +93,26 @@ impl Profile for Input {
         self.warehouse
     }
 
-    /// Of a payment by last name, the customer that is found decides what is written.
+    /// Of a payment by last name, any customer of the district may be the one that is found.
     fn footprint(&self, tables: &Tables) -> Footprint {
-        let Selection::Id(c) = self.customer else { return Footprint::unknown() };
-        let customer = keys::customer(self.customer_warehouse, self.customer_district, c);
+        let (w, d) = (self.customer_warehouse, self.customer_district);
         let mut footprint = Footprint::whole();
         footprint.read_write(tables.warehouse, &keys::warehouse(self.warehouse));
         footprint.read_write(tables.district, &keys::district(self.warehouse, self.district));
-        footprint.read_write(tables.customer, &customer);
-        footprint.range(tables.history, &Scan::prefix(&customer), Access::ReadWrite);
+        match &self.customer {
+            Selection::Id(c) => {
+                let customer = keys::customer(w, d, *c);
+                footprint.read_write(tables.customer, &customer);
+                footprint.range(tables.history, &Scan::prefix(&customer), Access::ReadWrite);
+            }
+            Selection::LastName(last) => {
+                let (named, of_district) = (keys::last_name(w, d, last), keys::district(w, d));
+                footprint.range(tables.customer_by_name, &Scan::prefix(&named), Access::Read);
+                for table in [tables.customer, tables.history] {
+                    footprint.range(table, &Scan::prefix(&of_district), Access::ReadWrite);
+                }
+            }
+        }
         footprint
     }
 

@@ -1,9 +1,5 @@
 //! Procedures that are executed by their footprints: each participating leader runs the piece of its shard, or all of it on what
 //! the participants have sent each other.
-//!
-//! A procedure of shape `Whole` on several shards that declares ranges which it writes is run at its coordinator, as any other
-//! transaction, and certified: such ranges are wide, since it does not know where in them it writes, and what is read on one
-//! shard goes to all.
 
 use super::transaction::{OpenCall, granule_of, part_of};
 use super::{Tiga, TigaEffects};
@@ -49,8 +45,8 @@ impl Access<'_> {
             }
             Access::Range(granule, range) => {
                 let (table, granule) = (range.table, granule.clone());
-                let writes = range.access.writes();
-                part.ranges.push(RangeAccess { table, granule, writes });
+                let (reads, writes) = (range.access.reads(), range.access.writes());
+                part.ranges.push(RangeAccess { table, granule, reads, writes });
                 part.declared_ranges.push((*range).clone());
             }
         }
@@ -81,8 +77,7 @@ impl Tiga {
             Err(error) => return call.results.fill(Err(error)),
         };
         let is_whole = call.footprint.shape == Shape::Whole && parts.len() > 1;
-        let is_wide = parts.iter().flat_map(|part| &part.ranges).any(|range| range.writes);
-        if parts.is_empty() || (is_whole && is_wide) {
+        if parts.is_empty() {
             return call.results.fill(Ok(None));
         }
         let id = call.remote_branches.id;

@@ -292,7 +292,8 @@ impl OpenTransaction {
         for ((shard, table, granule), version) in &self.ranges {
             let part = part_of(&mut parts, view, *shard);
             let granule = granule.clone();
-            part.ranges.push(RangeAccess { table: *table, granule, writes: false });
+            let (reads, writes) = (true, false);
+            part.ranges.push(RangeAccess { table: *table, granule, reads, writes });
             part.certificate.ranges.push(*version);
         }
         let writes = self.writes.iter().filter(|_| ending == BodyEnd::Commit);

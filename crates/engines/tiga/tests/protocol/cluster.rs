@@ -7,12 +7,12 @@ use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::Message;
-use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, Transaction};
+use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, RangeAccess, Transaction};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
-use shoal_types::procedure::{ProcedureTransaction, Procedures};
+use shoal_types::procedure::{Access, FootprintRange, ProcedureTransaction, Procedures};
 use shoal_types::{
-    Ballot, Epoch, NodeId, Result, ShardId, TableId, Time, Transaction as _, WorkerId,
+    Ballot, Epoch, NodeId, Result, Scan, ShardId, TableId, Time, Transaction as _, WorkerId,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -49,6 +49,20 @@ async fn swap(tx: &ProcedureTransaction<'_>, keys: &[u8]) -> Result<Bytes> {
         }
     }
     Ok(Bytes::copy_from_slice(&found))
+}
+
+/// Counts the rows that begin with the byte, and writes the number into the row that has it alone.
+async fn count(tx: &ProcedureTransaction<'_>, prefix: &[u8]) -> Result<Bytes> {
+    let rows = tx.scan(TABLE, Scan::prefix(prefix)).await?.len();
+    tx.put(TABLE, prefix, &(rows as u64).to_le_bytes())?;
+    Ok(Bytes::copy_from_slice(&[rows as u8]))
+}
+
+/// Adds the value of the first key to the rows that begin with the byte of the second, behind all that are there: at the third.
+async fn append(tx: &ProcedureTransaction<'_>, keys: &[u8]) -> Result<Bytes> {
+    let found = tx.get(TABLE, &keys[..1]).await?.unwrap_or_default();
+    tx.insert(TABLE, &keys[1..], found).await?;
+    Ok(Bytes::new())
 }
 
 /// The log of a shard, as its voters have it.
@@ -112,7 +126,11 @@ impl Cluster {
             messages: VecDeque::new(),
             ended: Vec::new(),
             topology,
-            procedures: Procedures::new().with("increment", increment).with("swap", swap),
+            procedures: Procedures::new()
+                .with("increment", increment)
+                .with("swap", swap)
+                .with("count", count)
+                .with("append", append),
             time: 1000 * MS,
             sequence: 0,
             ahead: BTreeMap::new(),
@@ -342,6 +360,30 @@ impl Cluster {
         self.calling("swap", &keys, |call| Body::Whole { call })
     }
 
+    /// A transaction that reads and writes the range of the keys that begin with this byte.
+    pub fn counting(&mut self, prefix: u8) -> Transaction {
+        let mut transaction = self.calling("count", &[prefix], |call| Body::Pieces { call });
+        let part = &mut transaction.parts[0];
+        (part.reads, part.writes) = (Vec::new(), Vec::new());
+        part.ranges.push(RangeAccess { table: TABLE, granule: None, reads: true, writes: true });
+        let range = Scan::prefix(std::slice::from_ref(&prefix));
+        part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
+        transaction
+    }
+
+    /// A transaction that writes what `from` has, a key of shard 0, behind the keys that begin with `prefix`, on shard 1.
+    pub fn appending(&mut self, from: u8, prefix: u8, last: u8) -> Transaction {
+        let mut transaction =
+            self.calling("append", &[from, prefix, last], |call| Body::Whole { call });
+        transaction.parts = self.parts(&[from, prefix]);
+        let part = &mut transaction.parts[1];
+        (part.reads, part.writes) = (Vec::new(), Vec::new());
+        part.ranges.push(RangeAccess { table: TABLE, granule: None, reads: true, writes: true });
+        let range = Scan::prefix(std::slice::from_ref(&prefix));
+        part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
+        transaction
+    }
+
     fn calling(
         &mut self,
         procedure: &str,
@@ -387,8 +429,12 @@ impl Cluster {
 
     /// The value of a key in the decided rows of a node.
     pub fn value(&self, node: NodeId, key: u8) -> Option<i64> {
-        let replica = self.nodes[&node].replica(ShardId(u32::from(key >= 100)))?;
-        let row = replica.ledger().rows.get(TABLE, &[key])?;
+        self.value_of(node, &[key])
+    }
+
+    pub fn value_of(&self, node: NodeId, key: &[u8]) -> Option<i64> {
+        let replica = self.nodes[&node].replica(ShardId(u32::from(key[0] >= 100)))?;
+        let row = replica.ledger().rows.get(TABLE, key)?;
         let bytes = row.value.as_deref()?;
         Some(i64::from_le_bytes(bytes.try_into().expect("a number")))
     }

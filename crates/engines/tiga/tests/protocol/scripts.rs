@@ -151,3 +151,22 @@ fn a_timestamp_far_ahead_is_refused_for_good() {
     cluster.settle();
     assert_eq!(cluster.value(NodeId(0), 1), None);
 }
+
+/// Rule T4: what is read in a range that is also written belongs to what a vote is about.
+#[test]
+fn votes_differ_where_a_range_that_is_read_and_written_does() {
+    let mut cluster = Cluster::new();
+    // Followers lack it.
+    cluster.increment(&[1]);
+    cluster.deliver(|_, to, _| to == NodeId(0));
+    cluster.pass(HEADROOM);
+    let counting = cluster.counting(1);
+    let id = counting.id;
+    cluster.begin(counting);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!(cluster.sums(id), None, "the leader has counted a row that followers do not have");
+    cluster.settle();
+    assert_eq!((cluster.sums(id), path(&cluster, id)), (Some(vec![1]), Some(Path::Slow)));
+}

@@ -1,10 +1,10 @@
 //! Procedures of shape `Whole` on several shards: leaders send each other what is read, and execute alike.
 
-use super::cluster::{Cluster, HEADROOM};
+use super::cluster::{Cluster, HEADROOM, TABLE};
 use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::message::Message;
 use shoal_tiga::observation::Path;
-use shoal_types::{NodeId, Rejected, ShardId};
+use shoal_types::{Conflict, NodeId, Rejected, ShardId};
 
 /// Key 1, of shard 0, is one, and key 101, of shard 1, is two.
 fn one_and_two() -> Cluster {
@@ -86,4 +86,24 @@ fn what_touches_more_than_it_declares_has_no_effect() {
     };
     assert!(results.iter().all(|result| result.as_ref().is_err_and(is_undeclared)), "{results:?}");
     assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(1), Some(2)));
+}
+
+/// Of a range that is also written, only its end is sent: what is appended finds that nothing is there.
+#[test]
+fn what_is_appended_to_a_range_is_executed_and_what_is_inserted_before_its_end_is_not() {
+    let mut cluster = one_and_two();
+    let ended = [(101, 5), (101, 7), (101, 6)].map(|(prefix, last)| {
+        let appending = cluster.appending(1, prefix, last);
+        let id = appending.id;
+        cluster.begin(appending);
+        cluster.settle();
+        let ended = cluster.ended(id).map(|ended| ended.outcome.clone());
+        let Some(Outcome::Committed(results)) = ended else { panic!("it is over") };
+        results.into_iter().map(|result| result.err()).collect::<Vec<_>>()
+    });
+    let range_changed = shoal_types::Aborted::from(Conflict::RangeChanged { table: TABLE });
+    let refused = Some(range_changed.into());
+    assert_eq!(ended, [vec![None; 2], vec![None; 2], vec![refused; 2]]);
+    let values = [5, 6, 7].map(|last| cluster.value_of(NodeId(4), &[101, last]));
+    assert_eq!(values, [Some(1), None, Some(1)]);
 }
