@@ -41,6 +41,7 @@ fn a_commit_takes_one_round_trip() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn throughput_does_not_depend_on_the_distance() {
     let table = show(Demonstration::Distance);
     assert!(table.holds());
