@@ -119,6 +119,15 @@ pub fn granule_resource(table: TableId, prefix: &[u8]) -> Resource {
     resource(GRANULE, table, prefix)
 }
 
+/// The granule of a range, or the whole table.
+#[must_use]
+pub fn range_resource(table: TableId, granule: Option<&[u8]>) -> Resource {
+    match granule {
+        Some(prefix) => granule_resource(table, prefix),
+        None => table_resource(table),
+    }
+}
+
 /// One row of a table, present or absent.
 #[must_use]
 pub fn key_resource(table: TableId, key: &[u8]) -> Resource {

@@ -23,14 +23,13 @@ pub fn contribution(
     rows: &Rows,
     ignores_undecided: bool,
 ) -> Option<Result<PartReads>> {
-    if !ignores_undecided && !is_decided(work.part(), rows) {
-        return None;
+    let (part, body) = (work.part(), &work.transaction.body);
+    let may_leave = || ignores_undecided || is_decided(part, rows);
+    match body {
+        Body::Pieces { .. } => Some(Ok(PartReads::default())),
+        Body::Whole { .. } => may_leave().then(|| reads_of(part, rows)),
+        Body::Certify => may_leave().then(|| verdict(part, rows).map(|()| PartReads::default())),
     }
-    Some(match &work.transaction.body {
-        Body::Pieces { .. } => Ok(PartReads::default()),
-        Body::Whole { .. } => reads_of(work.part(), rows),
-        Body::Certify => verdict(work.part(), rows).map(|()| PartReads::default()),
-    })
 }
 
 /// Whether all that a part reads is decided.
@@ -81,7 +80,7 @@ fn is_too_much(bytes: usize) -> bool {
 ///
 /// # Errors
 /// What has changed since it was read.
-pub fn verdict(part: &Part, rows: &Rows) -> Result<()> {
+fn verdict(part: &Part, rows: &Rows) -> Result<()> {
     for (key, version) in part.reads.iter().zip(&part.certificate.versions) {
         let found = rows.get(key.table, &key.key).map_or(0, |row| row.version);
         if found != *version {

@@ -4,7 +4,7 @@
 use crate::part_reads::PartReads;
 use crate::record::Write;
 use crate::rows::Rows;
-use crate::transaction::{Body, Part, ProcedureCall, RequestRow, Work};
+use crate::transaction::{Part, ProcedureCall, RequestRow, Work};
 use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
@@ -44,10 +44,12 @@ impl Execution {
 
 /// Runs the piece of a shard.
 #[must_use]
-pub fn run_piece(work: &Work, rows: &Rows, library: &Library<'_>) -> Execution {
-    let Body::Pieces { call } = &work.transaction.body else {
-        return Execution::without_writes(Ok(Bytes::new()));
-    };
+pub fn run_piece(
+    work: &Work,
+    call: &ProcedureCall,
+    rows: &Rows,
+    library: &Library<'_>,
+) -> Execution {
     let source = Source::Rows { rows, part: work.part() };
     let is_split = work.transaction.is_multi();
     let (outcome, writes) = run(work, call, source, is_split, library);

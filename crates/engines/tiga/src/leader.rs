@@ -21,7 +21,7 @@ use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::tentative::history;
-use crate::transaction::{Body, Transaction, Work};
+use crate::transaction::{Body, Part, Transaction, Work};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
@@ -81,7 +81,7 @@ impl Replica {
         for part in &transaction.parts {
             step.view.hear(part.shard, part.ballot);
         }
-        let is_old = |part: &crate::transaction::Part| part.ballot < step.view.known(part.shard);
+        let is_old = |part: &Part| part.ballot < step.view.known(part.shard);
         let is_far = t > step.clock + step.options.ahead_max
             && !step.options.bugs.has(TigaPlantedBug::TrustFarClock);
         let times = ArrivalTimes { sent, arrived: step.arrived };
@@ -311,15 +311,10 @@ impl Replica {
     ) -> bool {
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
         let exports_unstable = step.options.bugs.has(TigaPlantedBug::ExportUnstable);
-        let contribution = match transaction.exchanges() {
-            false => Ok(PartReads::default()),
-            true => match contribution(&waiting.work, &self.ledger.rows, exports_unstable) {
-                Some(contribution) => contribution,
-                None => {
-                    self.leading.as_mut().expect("serves").unstable.insert(stamp.id);
-                    return false;
-                }
-            },
+        let rows = &self.ledger.rows;
+        let Some(contribution) = contribution(&waiting.work, rows, exports_unstable) else {
+            self.leading.as_mut().expect("serves").unstable.insert(stamp.id);
+            return false;
         };
         if let Some(own) = waiting.own.as_ref().filter(|own| own.t == stamp.t) {
             // Another participant may have released it with that.
@@ -382,32 +377,33 @@ impl Replica {
     }
 
     fn execute(&self, step: &Step<'_>, waiting: &Waiting) -> Execution {
-        let Waiting { work, origin, .. } = waiting;
-        let contributions: Result<Vec<PartReads>> = match (&work.transaction.body, origin) {
-            (Body::Pieces { .. }, _) => return run_piece(work, &self.ledger.rows, step.library),
-            (_, Origin::Imported(record)) => {
-                (0..work.transaction.parts.len()).map(|place| record.contribution(place)).collect()
+        let (work, library) = (&waiting.work, step.library);
+        match &work.transaction.body {
+            Body::Pieces { call } => run_piece(work, call, &self.ledger.rows, library),
+            Body::Whole { call } => match self.contributions(waiting) {
+                Ok(exchanged) => run_whole(work, call, exchanged, library),
+                Err(error) => Execution::without_writes(Err(error)),
+            },
+            Body::Certify => {
+                let certified = self.contributions(waiting).map(|_| Bytes::new());
+                Execution::without_writes(certified)
             }
-            (_, Origin::Accepted | Origin::Kept) => self.contributions(waiting),
-        };
-        match (&work.transaction.body, contributions) {
-            (Body::Whole { call }, Ok(exchanged)) => run_whole(work, call, exchanged, step.library),
-            (_, contributions) => Execution::without_writes(contributions.map(|_| Bytes::new())),
         }
     }
 
     /// What the participants have said, in the order of the parts; of this one alone, where no other was asked.
     fn contributions(&self, waiting: &Waiting) -> Result<Vec<PartReads>> {
-        let Waiting { work, own, readies, .. } = waiting;
-        let of = |shard: ShardId| match shard == self.shard {
-            true => own
+        let Waiting { work, own, readies, origin, .. } = waiting;
+        let parts = work.transaction.parts.iter().enumerate();
+        let of = |(place, part): (usize, &Part)| match (origin, part.shard == self.shard) {
+            (Origin::Imported(record), _) => Some(record.contribution(place)),
+            (_, true) => own
                 .as_ref()
                 .map(|own| own.contribution.clone())
                 .or_else(|| contribution(work, &self.ledger.rows, true)),
-            false => readies.get(&shard).map(|ready| ready.contribution.clone()),
+            (_, false) => readies.get(&part.shard).map(|ready| ready.contribution.clone()),
         };
-        let parts = work.transaction.parts.iter();
-        parts.map(|part| of(part.shard).unwrap_or(Ok(PartReads::default()))).collect()
+        parts.map(|part| of(part).unwrap_or(Ok(PartReads::default()))).collect()
     }
 
     /// The leader votes, or says that a transaction is stable.

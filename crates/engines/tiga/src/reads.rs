@@ -11,6 +11,7 @@
 //!   a read that begins now sees T      (T's `Ready` of Y is on its way to X)
 //! ```
 
+use crate::digest::range_resource;
 use crate::leading::DeferredReads;
 use crate::locks::Lock;
 use crate::message::{Found, Message, Read};
@@ -19,12 +20,11 @@ use crate::replica::Replica;
 use crate::rows::Rows;
 use crate::step::Step;
 use crate::transaction::{KeyAccess, Part, RangeAccess};
-use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::operation::OperationResult;
 use shoal_types::procedure::{Access, FootprintRange};
-use shoal_types::{Ballot, NodeId, ShardId, TableId};
+use shoal_types::{Ballot, NodeId, ShardId};
 
 /// One answer brings no more rows than so, and no more bytes but for one row.
 const PAGE_ROWS: usize = 1 << 12;
@@ -78,7 +78,8 @@ fn locks(tables: &TableMap, shard: ShardId, reads: &[Read]) -> Vec<Lock> {
         match read {
             Read::Key { table, key } => part.reads.push(KeyAccess::new(tables, *table, key)),
             Read::Range { table, granule, .. } => {
-                part.ranges.push(range_of(*table, granule));
+                let (table, granule) = (*table, granule.clone());
+                part.ranges.push(RangeAccess { table, granule, reads: true, writes: false });
             }
         }
     }
@@ -89,13 +90,9 @@ fn is_decided(rows: &Rows, read: &Read) -> bool {
     match read {
         Read::Key { table, key } => rows.is_decided(*table, key),
         Read::Range { table, granule, .. } => {
-            rows.is_range_decided(range_of(*table, granule).resource())
+            rows.is_range_decided(range_resource(*table, granule.as_deref()))
         }
     }
-}
-
-fn range_of(table: TableId, granule: &Option<Bytes>) -> RangeAccess {
-    RangeAccess { table, granule: granule.clone(), reads: true, writes: false }
 }
 
 fn find(rows: &Rows, read: &Read) -> Found {
@@ -122,7 +119,10 @@ fn find(rows: &Rows, read: &Read) -> Found {
                 true => OperationResult::Page(found),
                 false => OperationResult::Rows(found),
             };
-            Found { result, version: rows.range(range_of(*table, granule).resource()).version }
+            Found {
+                result,
+                version: rows.range(range_resource(*table, granule.as_deref())).version,
+            }
         }
     }
 }

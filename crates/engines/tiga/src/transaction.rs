@@ -3,7 +3,9 @@
 //! A transaction names the ballots under which its coordinator knows the participants. A leader accepts it under that ballot
 //! and no other, so once a participant has recovered, what it did not keep of an earlier ballot can never be released.
 
-use crate::digest::{Digest, Digester, Resource, granule_resource, key_resource, table_resource};
+use crate::digest::{
+    Digest, Digester, Resource, granule_resource, key_resource, range_resource, table_resource,
+};
 use crate::locks::{Lock, Mode, joined};
 use crate::stamp::Stamp;
 use bytes::Bytes;
@@ -240,10 +242,7 @@ impl RangeAccess {
     /// What is locked, and whose version is compared: the granule, or the whole table.
     #[must_use]
     pub fn resource(&self) -> Resource {
-        match &self.granule {
-            Some(prefix) => granule_resource(self.table, prefix),
-            None => table_resource(self.table),
-        }
+        range_resource(self.table, self.granule.as_deref())
     }
 }
 

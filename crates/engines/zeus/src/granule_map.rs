@@ -63,8 +63,12 @@ impl<V> GranuleMap<V> {
 
     /// Sets the value of the granule.
     pub(crate) fn insert(&mut self, granule: &GranuleId, value: V) {
-        if self.index.insert(granule.clone(), value).is_none() {
-            self.ordered.insert(granule.clone());
+        match self.index.get_mut(granule) {
+            Some(former) => *former = value,
+            None => {
+                self.ordered.insert(granule.clone());
+                self.index.insert(granule.clone(), value);
+            }
         }
     }
 

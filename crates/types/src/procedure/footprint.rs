@@ -91,6 +91,12 @@ impl FootprintRange {
         FootprintRange { table, start, end, access }
     }
 
+    /// A scan of all of the range.
+    pub fn scan(&self) -> Scan<'_> {
+        let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        Scan::range((Bound::Included(&self.start[..]), end))
+    }
+
     /// Whether the key is in the range.
     pub fn contains(&self, table: TableId, key: &[u8]) -> bool {
         let is_before_end = self.end.as_deref().is_none_or(|end| key < end);

@@ -11,39 +11,37 @@ use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
 use shoal_engine::execution::worker_context::{DeclaredCall, recovering};
 use shoal_types::procedure::{Footprint, FootprintKey, FootprintRange, Shape};
-use shoal_types::transaction::ScanEnd;
-use shoal_types::{Result, Scan, ShardId, TableId, Unknown};
+use shoal_types::{Result, ShardId, TableId, Unknown};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::rc::Rc;
 
 type Parts = BTreeMap<ShardId, Part>;
 
 /// Something that a procedure declares.
-enum Access<'c> {
+enum DeclaredAccess<'c> {
     /// A key, and whether it is written.
     Key(KeyAccess, bool),
     /// A range, and the granule that holds it, if one does.
     Range(Option<Bytes>, &'c FootprintRange),
 }
 
-impl Access<'_> {
+impl DeclaredAccess<'_> {
     fn writes(&self) -> bool {
         match self {
-            Access::Key(_, writes) => *writes,
-            Access::Range(_, range) => range.access.writes(),
+            DeclaredAccess::Key(_, writes) => *writes,
+            DeclaredAccess::Range(_, range) => range.access.writes(),
         }
     }
 
     fn add_to(&self, part: &mut Part) {
         match self {
-            Access::Key(key, writes) => {
+            DeclaredAccess::Key(key, writes) => {
                 let keys = if *writes { &mut part.writes } else { &mut part.reads };
                 if !keys.contains(key) {
                     keys.push(key.clone());
                 }
             }
-            Access::Range(granule, range) => {
+            DeclaredAccess::Range(granule, range) => {
                 let (table, granule) = (range.table, granule.clone());
                 let (reads, writes) = (range.access.reads(), range.access.writes());
                 part.ranges.push(RangeAccess { table, granule, reads, writes });
@@ -60,13 +58,6 @@ fn keys_of(call: &DeclaredCall) -> impl Iterator<Item = (TableId, &Bytes, bool)>
     let written = writes.iter().map(|FootprintKey { table, key }| (*table, key, true));
     let request = call.request.iter().map(|row| (row.table, &row.key, true));
     read.chain(written).chain(request)
-}
-
-/// A scan of all of a range.
-fn scan_of(range: &FootprintRange) -> Scan<'_> {
-    let end = range.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-    let (start, end) = (Bound::Included(&range.start[..]), ScanEnd::Bound(end));
-    Scan { start, end, reverse: false, limit: usize::MAX }
 }
 
 impl Tiga {
@@ -101,7 +92,7 @@ impl Tiga {
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
         let transaction = Transaction { id, oldest, body, parts };
-        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call), is_whole });
+        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call) });
         let patience = self.patience(keys);
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, transaction, patience);
@@ -115,7 +106,7 @@ impl Tiga {
         let tables = worker_context.known_tables();
         let (mut parts, mut read_anywhere) = (Parts::new(), Vec::new());
         for (table, key, writes) in keys_of(call) {
-            let access = Access::Key(KeyAccess::new(&tables, table, key), writes);
+            let access = DeclaredAccess::Key(KeyAccess::new(&tables, table, key), writes);
             let homes = match worker_context.home_of(table, key)? {
                 Home::One(shard) => Homes::One(shard),
                 Home::Everywhere => Homes::Everywhere,
@@ -124,8 +115,8 @@ impl Tiga {
         }
         for range in &call.footprint.ranges {
             let granule = granule_of(&tables, range);
-            let access = Access::Range(granule, range);
-            let homes = worker_context.homes_of(range.table, &scan_of(range))?;
+            let access = DeclaredAccess::Range(granule, range);
+            let homes = worker_context.homes_of(range.table, &range.scan())?;
             self.place(&mut parts, &mut read_anywhere, homes, access);
         }
         if parts.is_empty() && !read_anywhere.is_empty() {
@@ -141,9 +132,9 @@ impl Tiga {
     fn place<'c>(
         &self,
         parts: &mut Parts,
-        read_anywhere: &mut Vec<Access<'c>>,
+        read_anywhere: &mut Vec<DeclaredAccess<'c>>,
         homes: Homes,
-        access: Access<'c>,
+        access: DeclaredAccess<'c>,
     ) {
         let shards = match homes {
             Homes::One(shard) => vec![shard],
@@ -160,13 +151,13 @@ impl Tiga {
 
     /// A procedure has been executed, or was not.
     pub(super) fn call_ended(&mut self, sequence: u64, outcome: Outcome) {
-        let Some(OpenCall { call, is_whole }) = self.calls.remove(&sequence) else { return };
+        let Some(OpenCall { call }) = self.calls.remove(&sequence) else { return };
         let results = match outcome {
-            // Each participant has executed all of it, and found the same.
-            Outcome::Committed(results) if is_whole => {
-                results.into_iter().take(1).collect::<Result<Vec<Bytes>>>().map(Some)
-            }
-            Outcome::Committed(results) => {
+            Outcome::Committed(mut results) => {
+                if call.footprint.shape == Shape::Whole {
+                    // Each participant has executed all of it, and found the same.
+                    results.truncate(1);
+                }
                 results.into_iter().collect::<Result<Vec<Bytes>>>().map(Some)
             }
             Outcome::Gone(shard) => Err(recovering(shard)),

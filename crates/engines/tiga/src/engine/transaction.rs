@@ -55,8 +55,6 @@ pub(super) struct PendingRead {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) call: Rc<DeclaredCall>,
-    /// Each participant executes all of it.
-    pub(super) is_whole: bool,
 }
 
 /// The granule that holds all keys of a range, if one does.

@@ -346,6 +346,17 @@ impl Cluster {
         [first, last]
     }
 
+    /// Shard 1 releases what has just begun on both; the leader of shard 0 is lost before it has appended it: it was ready, and
+    /// received no `Ready` of shard 1, and no follower of it has the transaction.
+    pub fn release_on_one_shard(&mut self) {
+        self.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
+        self.pass(HEADROOM);
+        self.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
+        self.crash(NodeId(0));
+        self.appoint(0, NodeId(1), 2);
+        self.settle();
+    }
+
     pub fn begin(&mut self, transaction: Transaction) {
         let patience = Duration::from_secs(10);
         self.act(CLIENT, |node, now, library| node.begin(now, library, transaction, patience));
@@ -363,24 +374,16 @@ impl Cluster {
     /// A transaction that reads and writes the range of the keys that begin with this byte.
     pub fn counting(&mut self, prefix: u8) -> Transaction {
         let mut transaction = self.calling("count", &[prefix], |call| Body::Pieces { call });
-        let part = &mut transaction.parts[0];
-        (part.reads, part.writes) = (Vec::new(), Vec::new());
-        part.ranges.push(RangeAccess { table: TABLE, granule: None, reads: true, writes: true });
-        let range = Scan::prefix(std::slice::from_ref(&prefix));
-        part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
+        declare_range(&mut transaction.parts[0], prefix);
         transaction
     }
 
     /// A transaction that writes what `from` has, a key of shard 0, behind the keys that begin with `prefix`, on shard 1.
     pub fn appending(&mut self, from: u8, prefix: u8, last: u8) -> Transaction {
-        let mut transaction =
-            self.calling("append", &[from, prefix, last], |call| Body::Whole { call });
+        let keys = [from, prefix, last];
+        let mut transaction = self.calling("append", &keys, |call| Body::Whole { call });
         transaction.parts = self.parts(&[from, prefix]);
-        let part = &mut transaction.parts[1];
-        (part.reads, part.writes) = (Vec::new(), Vec::new());
-        part.ranges.push(RangeAccess { table: TABLE, granule: None, reads: true, writes: true });
-        let range = Scan::prefix(std::slice::from_ref(&prefix));
-        part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
+        declare_range(&mut transaction.parts[1], prefix);
         transaction
     }
 
@@ -460,6 +463,14 @@ impl Cluster {
     pub fn time(&self) -> Time {
         Time(self.time)
     }
+}
+
+/// Instead of keys, the part reads and writes the range of those that begin with this byte.
+fn declare_range(part: &mut Part, prefix: u8) {
+    (part.reads, part.writes) = (Vec::new(), Vec::new());
+    part.ranges.push(RangeAccess { table: TABLE, granule: None, reads: true, writes: true });
+    let range = Scan::prefix(std::slice::from_ref(&prefix));
+    part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
 }
 
 /// The transaction as it is sent.

@@ -35,13 +35,7 @@ fn what_votes_have_committed_is_kept() {
 fn released_elsewhere(options: TigaOptions) -> Option<i64> {
     let mut cluster = Cluster::with(options);
     let id = cluster.increment(&[1, 101]);
-    // The leader of shard 0 is ready, and receives no `Ready` of shard 1; no follower of it has the transaction.
-    cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
-    cluster.pass(HEADROOM);
-    cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
-    cluster.crash(NodeId(0));
-    cluster.appoint(0, NodeId(1), 2);
-    cluster.settle();
+    cluster.release_on_one_shard();
     assert_eq!(cluster.value(NodeId(4), 101), Some(1), "it is released on shard 1");
     let committed = cluster.sums(id).is_some();
     let value = cluster.value(NodeId(2), 1);

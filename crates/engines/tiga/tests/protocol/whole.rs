@@ -59,12 +59,7 @@ fn what_another_shard_has_executed_is_imported_with_what_it_read() {
     let swapping = cluster.swapping([1, 101]);
     let id = swapping.id;
     cluster.begin(swapping);
-    cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
-    cluster.pass(HEADROOM);
-    cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
-    cluster.crash(NodeId(0));
-    cluster.appoint(0, NodeId(1), 2);
-    cluster.settle();
+    cluster.release_on_one_shard();
     assert_eq!(cluster.sums(id), Some(vec![1, 2, 1, 2]));
     assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(2), Some(1)));
 }
