@@ -27,6 +27,9 @@ pub trait OwnCluster: MeasuredCluster {
     /// Whether tasks run at leaders. Else data is loaded from outside, so that it is at the leaders at the beginning.
     fn has_leaders(&self) -> bool;
 
+    /// Stops, as in a crash, the node that led the shard when the cluster was ready, where it is in this process.
+    fn stop_leader(&self, shard: ShardId);
+
     /// Runs a task on this worker of the node that led the shard when the cluster was ready, or of the one node that is in
     /// this process. A node that has ended takes no tasks, and drops it.
     fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask);

@@ -9,18 +9,19 @@
 //! generic: the command is compiled without it, and with fewer optimisations, while what is measured has all of them. A
 //! cluster is a trait ([`OwnCluster`]), so that this crate needs no server and is compiled beside it.
 //!
-//! Read in this order: [`load`] has the workloads, [`cluster`] what is needed of a cluster, [`remote`] and [`inside`] the
-//! places of clients, [`measure`] the runs.
+//! Read in this order: [`load`] has the workloads, [`cluster`] what is needed of a cluster, [`remote`], [`regions`] and
+//! [`inside`] the places of clients, [`measure`] the runs.
 
 pub mod cluster;
 pub mod inside;
 pub mod load;
 pub mod measure;
+pub mod regions;
 pub mod remote;
 
 pub use cluster::{MeasuredCluster, OwnCluster, table_definition};
-pub use load::{BenchLoad, HomesLoad, MicroLoad, TpccLoad, YcsbLoad};
-pub use measure::{Bench, ClusterRuns, build};
+pub use load::{BenchLoad, HomesLoad, IncrementsLoad, MicroLoad, TpccLoad, YcsbLoad};
+pub use measure::{Bench, ClusterRuns, OutsideClients, build};
 pub use remote::RemoteDatabase;
 
 // It is defined here, since the command that it is for has fewer optimisations. Every write allocates a version, from any

@@ -1,6 +1,7 @@
 //! The workloads that can be measured, with their parameters.
 
 use shoal_types::{Database, Result};
+use shoal_workloads::increments::Increments;
 use shoal_workloads::locality::{
     HandoverShares, Handovers, Homes, SmallBank, Tatp, Updates, Voter, VoterMoves,
 };
@@ -18,6 +19,8 @@ pub enum BenchLoad {
     TpcC(TpccLoad),
     /// The micro-benchmark of the Mako paper.
     Micro(MicroLoad),
+    /// The micro-benchmark of the Tiga paper.
+    Increments(IncrementsLoad),
     /// One of the workloads of YCSB.
     Ycsb(YcsbLoad),
     /// SmallBank; objects are accounts.
@@ -43,6 +46,8 @@ pub struct TpccLoad {
     pub any_home: bool,
     /// Whether transactions are calls of procedures.
     pub calls: bool,
+    /// Whether payments by name and order-statuses are no calls all the same.
+    pub interactive_multi_shot: bool,
 }
 
 /// The parameters of the micro-benchmark.
@@ -54,6 +59,17 @@ pub struct MicroLoad {
     pub cross_percent: u32,
     /// Whether each transaction on a cluster of this process writes, instead of every second one.
     pub all_write: bool,
+    /// Whether transactions are calls of a procedure.
+    pub calls: bool,
+}
+
+/// The parameters of the increments on several shards.
+#[derive(Debug, Clone, Copy)]
+pub struct IncrementsLoad {
+    /// The number of keys of each shard, of which a database that is not a cluster of this process has one.
+    pub keys_of_shard: u32,
+    /// Which keys of a shard are hot.
+    pub distribution: Distribution,
     /// Whether transactions are calls of a procedure.
     pub calls: bool,
 }
@@ -109,6 +125,7 @@ macro_rules! with_load {
         match $bench_load {
             $crate::load::BenchLoad::TpcC($load) => $value,
             $crate::load::BenchLoad::Micro($load) => $value,
+            $crate::load::BenchLoad::Increments($load) => $value,
             $crate::load::BenchLoad::Ycsb($load) => $value,
             $crate::load::BenchLoad::SmallBank(homes) => {
                 let $load =
@@ -146,7 +163,8 @@ impl Load for TpccLoad {
         let tpcc = TpcC::new(db, self.scale)?;
         let tpcc = if self.new_orders_only { tpcc.of_kind(Kind::NewOrder) } else { tpcc };
         let tpcc = if self.any_home { tpcc.at_any_home() } else { tpcc };
-        Ok(if self.calls { tpcc.calling() } else { tpcc })
+        let tpcc = if self.calls { tpcc.calling() } else { tpcc };
+        Ok(if self.interactive_multi_shot { tpcc.with_interactive_multi_shot() } else { tpcc })
     }
 
     fn placed<D: Database>(&self, db: &D, _shards: u32) -> Result<TpcC> {
@@ -167,6 +185,21 @@ impl Load for MicroLoad {
         let micro = PlacedMicro::new(db, shards, self.keys_of_shard, self.cross_percent)?;
         let micro = if self.all_write { micro.writing() } else { micro };
         Ok(if self.calls { micro.calling() } else { micro })
+    }
+}
+
+impl Load for IncrementsLoad {
+    type Whole = Increments;
+    type Placed = Increments;
+
+    fn whole<D: Database>(&self, db: &D) -> Result<Increments> {
+        self.placed(db, 1)
+    }
+
+    fn placed<D: Database>(&self, db: &D, shards: u32) -> Result<Increments> {
+        let IncrementsLoad { keys_of_shard, distribution, calls } = *self;
+        let increments = Increments::new(db, shards, keys_of_shard, distribution)?;
+        Ok(if calls { increments.calling() } else { increments })
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::cluster::OwnCluster;
 use crate::inside::InsideClients;
 use crate::load::{BenchLoad, Load, with_load};
+use crate::regions::RegionClients;
 use crate::remote::{ConnectedClients, RemoteDatabase};
 use shoal_client::{ClusterOptions, Embedded};
 use shoal_types::Error;
@@ -45,10 +46,20 @@ pub struct ClusterRuns<'a> {
     pub workers: u32,
     /// Whether clients are tasks of the leaders, instead of outside of the cluster.
     pub inside: bool,
-    /// The options of clients outside, and of the one that judges the data.
-    pub clients: &'a ClusterOptions,
+    /// Clients outside.
+    pub clients: OutsideClients<'a>,
     /// Starts one, whose tables are divided as [`BenchLoad::divisions`] says.
     pub start: &'a dyn Fn() -> Result<Arc<dyn OwnCluster>, String>,
+}
+
+/// Clients outside of a cluster.
+#[derive(Debug, Clone, Copy)]
+pub struct OutsideClients<'a> {
+    /// The options of clients, and of the one that judges the data.
+    pub options: &'a ClusterOptions,
+    /// The regions in which they are, in turn: clients of one region share its connections. Where there are none, each
+    /// client has a thread and connections of its own, and is near every node.
+    pub regions: &'a [String],
 }
 
 impl fmt::Debug for Bench<'_> {
@@ -86,16 +97,16 @@ impl Bench<'_> {
         with_load!(self.load, load => embedded(load, self, make))
     }
 
-    /// Measures the cluster that `connect` connects to, by clients with these options.
+    /// Measures the cluster that `connect` connects to, by these clients.
     ///
     /// # Errors
     /// A sentence that says what went wrong. Tables of the workload that have rows are refused.
     pub fn connected(
         self,
-        options: &ClusterOptions,
+        outside: OutsideClients<'_>,
         connect: &mut dyn FnMut() -> Result<RemoteDatabase, String>,
     ) -> Result<Measurement, String> {
-        with_load!(self.load, load => connected(load, self, options, connect))
+        with_load!(self.load, load => connected(load, self, outside, connect))
     }
 
     /// Measures clusters of this process.
@@ -104,6 +115,26 @@ impl Bench<'_> {
     /// A sentence that says what went wrong.
     pub fn on_cluster(self, runs: &ClusterRuns<'_>) -> Result<Measurement, String> {
         with_load!(self.load, load => on_cluster(load, self, runs))
+    }
+
+    /// Measures the databases that `start` connects to, by these clients.
+    fn by_outside<W: Workload + 'static>(
+        self,
+        outside: OutsideClients<'_>,
+        mut start: impl FnMut() -> Result<(RemoteDatabase, Arc<W>), String>,
+    ) -> Result<Measurement, String> {
+        let OutsideClients { options, regions } = outside;
+        let clients = self.settings.workers;
+        if regions.is_empty() {
+            return self.run(|| {
+                let (db, workload) = start()?;
+                Ok((ConnectedClients::connect(db, options, clients)?, workload))
+            });
+        }
+        self.run(|| {
+            let (db, workload) = start()?;
+            Ok((RegionClients::connect(db, options, regions)?, workload))
+        })
     }
 
     /// Measures what `make` sets up.
@@ -149,11 +180,10 @@ fn embedded(
 fn connected(
     load: &impl Load,
     bench: Bench<'_>,
-    options: &ClusterOptions,
+    outside: OutsideClients<'_>,
     connect: &mut dyn FnMut() -> Result<RemoteDatabase, String>,
 ) -> Result<Measurement, String> {
-    let clients = bench.settings.workers;
-    bench.run(|| {
+    let start = || {
         let db = connect()?;
         let workload = load.whole(&db).map_err(|error| error.to_string())?;
         if let Some(table) = db.table_with_rows().map_err(|error| error.to_string())? {
@@ -161,8 +191,9 @@ fn connected(
                 "table {table:?} has rows already, of an earlier run perhaps: --reload drops the workload's tables first"
             ));
         }
-        Ok((ConnectedClients::connect(db, options, clients)?, Arc::new(workload)))
-    })
+        Ok((db, Arc::new(workload)))
+    };
+    bench.by_outside(outside, start)
 }
 
 fn on_cluster<L: Load>(
@@ -172,21 +203,18 @@ fn on_cluster<L: Load>(
 ) -> Result<Measurement, String> {
     let start = || {
         let own = (runs.start)()?;
-        let db = RemoteDatabase::connect(own.addresses(), runs.clients.clone(), own.clone())?;
+        let options = runs.clients.options.clone();
+        let db = RemoteDatabase::connect(own.addresses(), options, own.clone())?;
         let workload = load.placed(&db, runs.shards).map_err(|error| error.to_string())?;
         Ok::<_, String>((own, db, Arc::new(workload)))
     };
-    let clients = bench.settings.workers;
     if runs.inside {
         return bench.run(|| {
             let (own, db, workload) = start()?;
             Ok((InsideClients::new(own, db, runs.workers, Arc::clone(&workload)), workload))
         });
     }
-    bench.run(|| {
-        let (_, db, workload) = start()?;
-        Ok((ConnectedClients::connect(db, runs.clients, clients)?, workload))
-    })
+    bench.by_outside(runs.clients, || start().map(|(_, db, workload)| (db, workload)))
 }
 
 #[cfg(test)]

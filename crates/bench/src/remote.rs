@@ -81,6 +81,10 @@ impl RemoteDatabase {
         Ok(None)
     }
 
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
     fn opened(&self) -> MutexGuard<'_, Vec<(String, TableId)>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,7 +128,7 @@ impl RemoteDatabase {
 }
 
 /// A client of the cluster at these addresses, and the runtime of its connections.
-fn connect(
+pub(crate) fn connect(
     runtime: &mut Builder,
     addresses: &[String],
     options: ClusterOptions,
@@ -148,7 +152,7 @@ struct ConnectedClient {
 
 /// Loaders outside the cluster. Each has several transactions in flight: more loaders would have each of them wait until it is
 /// sent again.
-const LOADERS_MAX: usize = 4;
+pub(crate) const LOADERS_MAX: usize = 4;
 
 /// Clients of a bench outside the cluster: a thread, a runtime and a connection to each worker in use for each of them.
 pub struct ConnectedClients {

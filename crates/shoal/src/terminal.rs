@@ -12,6 +12,9 @@ pub fn text(measurement: &Measurement) -> String {
     // Writing into a String cannot fail, hence the results thrown away below.
     _ = writeln!(text, "{}\n", headline(measurement));
     _ = writeln!(text, "{}\n", kinds(measurement));
+    if let Some(regions) = regions(measurement) {
+        _ = writeln!(text, "{regions}\n");
+    }
     if let Some(stages) = stages(measurement) {
         _ = writeln!(text, "{stages}\n");
     }
@@ -178,6 +181,12 @@ fn kinds(measurement: &Measurement) -> String {
         [kind.name.to_owned(), words::percent(kind.share), mean, p50, p90, p99, p99_9, max]
     });
     table(["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"], rows)
+}
+
+/// What the clients of each region have seen, where their regions are known.
+fn regions(measurement: &Measurement) -> Option<String> {
+    let rows = page::regions(measurement);
+    (!rows.is_empty()).then(|| table(page::REGION_HEADS, rows.into_iter()))
 }
 
 /// What a transaction costs the threads of this process, where several kinds of them have a part in it.

@@ -2,12 +2,14 @@
 //! and `shoal reproduce` measure.
 
 use crate::local::{ClusterPlan, InProcessCluster, SplitCluster};
-use shoal_bench::{Bench, BenchLoad, ClusterRuns, OwnCluster, table_definition};
+use shoal_bench::{Bench, BenchLoad, ClusterRuns, OutsideClients, OwnCluster, table_definition};
 use shoal_client::ClusterOptions;
 use shoal_cluster::topology::Regions;
+use shoal_types::ShardId;
 use shoal_workloads::bench::measurement::Parameter;
-use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement};
+use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, Stage};
 use shoal_workloads::placed::Division;
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +25,10 @@ pub struct Trial {
     pub only_here: Option<usize>,
     /// Whether clients live in the leaders, or in the one node of this process, instead of across sockets.
     pub inside: bool,
-    /// The region in which clients outside are; `None`: near every node.
-    pub region: Option<String>,
+    /// The regions in which clients outside are, in turn; none: near every node.
+    pub regions: Vec<String>,
+    /// The shard whose leader is stopped, and when, after the measurement has begun; it does not come back.
+    pub leader_stops: Option<(ShardId, Duration)>,
     /// How it is run.
     pub settings: BenchSettings,
 }
@@ -46,42 +50,57 @@ impl Trial {
         progress: &mut dyn FnMut(BenchProgress),
     ) -> Result<Measurement, String> {
         let plan = divided(self.plan.clone(), load)?;
-        let (words, region) = (self.words(), self.region.as_deref());
-        let start = || -> Result<Arc<dyn OwnCluster>, String> {
-            Ok(match self.only_here {
+        let words = self.words();
+        let running = RefCell::new(None);
+        let start = || {
+            let cluster: Arc<dyn OwnCluster> = match self.only_here {
                 None => Arc::new(InProcessCluster::start(&plan)?),
                 Some(here) => Arc::new(SplitCluster::start(&plan, here)?),
-            })
+            };
+            running.replace(Some(Arc::downgrade(&cluster)));
+            Ok(cluster)
+        };
+        let mut progress = |at: BenchProgress| {
+            if self.is_stop(at)
+                && let Some(cluster) = running.take().and_then(|cluster| cluster.upgrade())
+                && let Some((shard, _)) = self.leader_stops
+            {
+                cluster.stop_leader(shard);
+            }
+            progress(at);
         };
         let runs = ClusterRuns {
             shards: plan.shards,
             workers: plan.workers,
             inside: self.inside,
-            clients: &client_options(region),
+            clients: OutsideClients { options: &client_options(), regions: &self.regions },
             start: &start,
         };
-        let bench = Bench { load, settings: &self.settings, target: &words, progress };
-        Ok(told(bench.on_cluster(&runs)?, &plan.regions, region))
+        let bench =
+            Bench { load, settings: &self.settings, target: &words, progress: &mut progress };
+        Ok(told(bench.on_cluster(&runs)?, &plan.regions, &self.regions))
+    }
+
+    /// Whether a leader is due to be stopped, or was.
+    fn is_stop(&self, at: BenchProgress) -> bool {
+        let measured = Duration::from_millis(at.done);
+        at.stage == Stage::Measuring
+            && self.leader_stops.is_some_and(|(_, after)| measured >= after)
     }
 }
 
 /// The measurement, with the distances among its parameters, and where its clients were.
-pub fn told(mut measured: Measurement, regions: &Regions, region: Option<&str>) -> Measurement {
-    let distances = regions.to_string();
-    let facts = [
-        ("distances one way", Some(distances).filter(|distances| !distances.is_empty())),
-        ("clients in", region.map(str::to_owned)),
-    ];
-    let facts =
-        facts.into_iter().filter_map(|(name, value)| Some(Parameter { name, value: value? }));
+pub fn told(mut measured: Measurement, regions: &Regions, clients_in: &[String]) -> Measurement {
+    let facts = [("distances one way", regions.to_string()), ("clients in", clients_in.join(", "))];
+    let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
+    let facts = facts.map(|(name, value)| Parameter { name, value });
     measured.parameters.extend(facts);
     measured
 }
 
-/// How clients of benches are: in this region, if any.
-pub fn client_options(region: Option<&str>) -> ClusterOptions {
-    let region = region.map(str::to_owned);
-    ClusterOptions { deadline: DEADLINE, region, ..ClusterOptions::default() }
+/// How clients of benches are, where nothing is known of their regions.
+pub fn client_options() -> ClusterOptions {
+    ClusterOptions { deadline: DEADLINE, ..ClusterOptions::default() }
 }
 
 /// The plan, with the workload's tables, divided as it wishes.

@@ -21,7 +21,7 @@ fn refused(arguments: &[&str]) -> String {
     message
 }
 
-const EXPERIMENTS: [&str; 8] = [
+const EXPERIMENTS: [&str; 19] = [
     "mako-fig6",
     "mako-fig7",
     "mako-fig8",
@@ -30,6 +30,17 @@ const EXPERIMENTS: [&str; 8] = [
     "mako-fig12",
     "mako-fig13",
     "table-factor",
+    "tiga-table1",
+    "tiga-table2",
+    "tiga-table3",
+    "tiga-fig7",
+    "tiga-fig8",
+    "tiga-fig9",
+    "tiga-fig10",
+    "tiga-fig11",
+    "tiga-fig12",
+    "tiga-fig13",
+    "tiga-fig14",
 ];
 
 #[test]
@@ -54,7 +65,9 @@ fn help_has_an_example_for_every_command() {
     for experiment in EXPERIMENTS {
         commands.push(vec!["reproduce", experiment]);
     }
-    for workload in ["tpcc", "micro", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"] {
+    for workload in
+        ["tpcc", "micro", "increments", "ycsb-a", "ycsb-b", "ycsb-c", "ycsb-d", "ycsb-e", "ycsb-f"]
+    {
         commands.push(vec!["bench", workload]);
     }
     for mut command in commands {

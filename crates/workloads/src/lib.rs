@@ -4,6 +4,7 @@ mod arguments;
 pub mod bench;
 pub mod catalog;
 pub mod history;
+pub mod increments;
 pub mod locality;
 pub mod micro;
 pub mod model;

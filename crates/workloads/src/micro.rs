@@ -20,7 +20,7 @@ use shoal_types::{
 };
 
 /// Keys that one transaction touches; the same key may come twice.
-pub(crate) const KEYS_PER_TRANSACTION: usize = 4;
+pub const KEYS_PER_TRANSACTION: usize = 4;
 
 /// The transaction types, by the numbers of the next two.
 pub(crate) const KINDS: [&str; 2] = ["read-only", "read-modify-write"];
@@ -80,24 +80,24 @@ pub(crate) fn number(value: Option<&[u8]>) -> Result<u64> {
 /// The name under which [`Touch`] is registered.
 pub const TOUCH: &str = "micro.touch";
 
-/// The transaction as a procedure: reads keys and, if it is to, writes each back, greater by one. Returns what it read:
+/// The transaction as a procedure: reads `N` keys and, if it is to, writes each back, greater by one. Returns what it read:
 /// for each key a number, or none where another piece has the key.
 #[derive(Debug, Clone, Copy)]
-pub struct Touch;
+pub struct Touch<const N: usize>;
 
 /// One transaction, which is also what [`Touch`] is called with.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
-pub struct Touched {
+pub struct Touched<const N: usize> {
     /// The table of the keys.
     #[coded(short)]
     pub table: TableId,
     /// Whether each key that is read is also written.
     pub writes: bool,
     /// The keys that are touched, in this order.
-    pub keys: [[u8; 4]; KEYS_PER_TRANSACTION],
+    pub keys: [[u8; 4]; N],
 }
 
-impl Touched {
+impl<const N: usize> Touched<N> {
     /// Reads a key, and writes it back.
     async fn touch<X: Transaction>(&self, tx: &X, key: &[u8; 4]) -> Result<u64> {
         if !self.writes {
@@ -108,14 +108,14 @@ impl Touched {
         Ok(value)
     }
 
-    /// Runs it on `db`, as a call or interactively.
-    pub(crate) async fn run<D: Database>(&self, db: &D, calls: bool) -> Result<Done> {
+    /// Runs it on `db`: as a call of the [`Touch`] of this name, or interactively.
+    pub(crate) async fn run<D: Database>(&self, db: &D, called: Option<&str>) -> Result<Done> {
         let kind = if self.writes { READ_MODIFY_WRITE } else { READ_ONLY };
         let mut runs = 0;
-        if calls {
+        if let Some(name) = called {
             runs = 1;
             let arguments = encode(self);
-            let call = Call::new(TOUCH, &arguments).near(self.table, &self.keys[0]);
+            let call = Call::new(name, &arguments).near(self.table, &self.keys[0]);
             let found: Vec<Option<u64>> = decode(&db.call(&call).await?)?;
             if found.len() != self.keys.len() || found.contains(&None) {
                 return Err(Error::reject("a call did not return a number for every key"));
@@ -135,14 +135,14 @@ impl Touched {
     }
 }
 
-impl Procedure for Touch {
+impl<const N: usize> Procedure for Touch<N> {
     async fn run(&self, tx: &ProcedureTransaction<'_>, arguments: &[u8]) -> Result<Bytes> {
-        let asked: Touched = decode(arguments)?;
+        let asked: Touched<N> = decode(arguments)?;
         let is_covered = asked.keys.map(|key| tx.covers(asked.table, &key));
         let covered = asked.keys.iter().zip(is_covered).filter(|(_, is_covered)| *is_covered);
         let covered: Vec<_> = covered.map(|(key, _)| (asked.table, &key[..])).collect();
         tx.prefetch(&covered);
-        let mut found = Vec::with_capacity(KEYS_PER_TRANSACTION);
+        let mut found = Vec::with_capacity(N);
         for (key, is_covered) in asked.keys.iter().zip(is_covered) {
             found.push(match is_covered {
                 true => Some(asked.touch(tx, key).await?),
@@ -153,7 +153,7 @@ impl Procedure for Touch {
     }
 
     fn footprint(&self, arguments: &[u8]) -> Result<Footprint> {
-        let asked: Touched = decode(arguments)?;
+        let asked: Touched<N> = decode(arguments)?;
         let mut footprint = Footprint::pieces();
         for key in &asked.keys {
             match asked.writes {
@@ -165,7 +165,7 @@ impl Procedure for Touch {
     }
 
     fn combine(&self, _arguments: &[u8], results: Vec<Bytes>) -> Result<Bytes> {
-        let mut found = [None; KEYS_PER_TRANSACTION].to_vec();
+        let mut found = [None; N].to_vec();
         for result in results {
             let piece: Vec<Option<u64>> = decode(&result)?;
             for (value, of_piece) in found.iter_mut().zip(piece) {
@@ -229,7 +229,7 @@ impl Workload for Micro {
         let keys: [[u8; 4]; KEYS_PER_TRANSACTION] =
             std::array::from_fn(|_| (random.below(u64::from(self.keys)) as u32).to_be_bytes());
         let touched = Touched { table: self.table, writes, keys };
-        let done = touched.run(db, self.calls).await?;
+        let done = touched.run(db, self.calls.then_some(TOUCH)).await?;
         if writes {
             self.committed_writers.count(client.number);
         }

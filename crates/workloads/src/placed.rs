@@ -115,7 +115,7 @@ impl Placed for Ycsb {
 }
 
 /// A range for each shard; `first` is the first key of each but the first.
-fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Division {
+pub(crate) fn ranges(shards: u32, first: impl Fn(u32) -> Vec<u8>) -> Division {
     let range = |shard| if shard == 0 { Vec::new() } else { first(shard) };
     Division::Ranges((0..shards).map(range).collect())
 }
@@ -318,7 +318,7 @@ impl Workload for PlacedMicro {
         let keys = self.draw(client);
         let writes = self.all_write || client.random.chance(1, 2);
         let touched = Touched { table: self.table, writes, keys };
-        let done = touched.run(db, self.calls).await?;
+        let done = touched.run(db, self.calls.then_some(micro::TOUCH)).await?;
         if writes {
             self.committed_writers.count(client.number);
         }

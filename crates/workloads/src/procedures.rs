@@ -1,6 +1,7 @@
 //! The workloads' transactions as procedures, for databases that know them by name.
 
-use crate::micro::{self, Touch};
+use crate::increments::{self, KEYS_INCREMENTED};
+use crate::micro::{self, KEYS_PER_TRANSACTION, Touch};
 use crate::tpcc::{self, Profile};
 use crate::ycsb;
 use shoal_types::Procedures;
@@ -9,7 +10,8 @@ use shoal_types::Procedures;
 #[must_use]
 pub fn register(procedures: Procedures) -> Procedures {
     procedures
-        .with(micro::TOUCH, Touch)
+        .with(micro::TOUCH, Touch::<KEYS_PER_TRANSACTION>)
+        .with(increments::INCREMENT, Touch::<KEYS_INCREMENTED>)
         .with(ycsb::OPERATION, ycsb::KeyOperation)
         .with(tpcc::new_order::Input::NAME, tpcc::Called::<tpcc::new_order::Input>::new())
         .with(tpcc::payment::Input::NAME, tpcc::Called::<tpcc::payment::Input>::new())

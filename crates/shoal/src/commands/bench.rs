@@ -9,10 +9,14 @@ use crate::report::ClusterCounters;
 use crate::trial::{self, Trial, client_options};
 use crate::{duration, procedures, size, terminal};
 use clap::{Args, Subcommand, ValueEnum, value_parser};
-use shoal_bench::{BenchLoad, HomesLoad, MicroLoad, RemoteDatabase, TpccLoad, YcsbLoad};
+use shoal_bench::{
+    BenchLoad, HomesLoad, IncrementsLoad, MicroLoad, OutsideClients, RemoteDatabase, TpccLoad,
+    YcsbLoad,
+};
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, machine};
+use shoal_workloads::increments::Increments;
 use shoal_workloads::locality::HandoverShares;
 use shoal_workloads::micro::Micro;
 use shoal_workloads::report::{self, comparison};
@@ -66,6 +70,11 @@ enum WorkloadCommand {
     /// Four keys a transaction: half read them, half read and write them back
     #[command(after_help = "Example:\n  shoal bench micro --keys 1000000 --runs 3")]
     Micro(MicroArgs),
+    /// Three increments a transaction, on three different shards; the more skewed, the more conflicts
+    #[command(
+        after_help = "Example:\n  shoal bench increments --local --call --engines tiga --regions tiga --distribution zipfian:0.99"
+    )]
+    Increments(IncrementsArgs),
     /// YCSB A: 50 % read, 50 % update
     #[command(after_help = "Example:\n  shoal bench ycsb-a --distribution zipfian:0.8")]
     YcsbA(YcsbArgs),
@@ -113,6 +122,9 @@ struct TpccArgs {
     /// The home warehouse of a client's transactions: its own, or any, drawn for each transaction
     #[arg(long, value_enum, default_value_t = HomeWarehouse::Own)]
     home_warehouse: HomeWarehouse,
+    /// With --call, run payments by name and order-statuses step by step all the same, as in the evaluation of Tiga
+    #[arg(long, requires = "call")]
+    interactive_multi_shot: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -133,6 +145,18 @@ struct MicroArgs {
     /// Of a hundred transactions on a cluster that `--local` starts, how many touch two shards
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = value_parser!(u32).range(0..=100))]
     cross_shard: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct IncrementsArgs {
+    /// Keys to draw from, on all shards together
+    #[arg(long, default_value_t = Increments::KEYS, value_parser = value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Which keys of a shard are hot: uniform, zipfian, or zipfian:SKEW
+    #[arg(long, default_value = "zipfian:0.5", value_parser = distribution)]
+    distribution: Distribution,
     #[command(flatten)]
     common: Common,
 }
@@ -228,10 +252,10 @@ struct Common {
     credentials: Credentials,
     #[command(flatten)]
     shape: Shape,
-    /// The region in which the clients are: their frames take as long to each node as the distances say [default: near
-    /// every node]
-    #[arg(long, value_name = "NAME", conflicts_with = "inside")]
-    region: Option<String>,
+    /// The regions in which the clients are, in turn: their frames take as long to each node as the distances say, and
+    /// those of a region share its connections [default: near every node]
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "inside")]
+    region: Vec<String>,
     /// Workers of each node of the cluster
     #[arg(long, default_value_t = 1, value_parser = value_parser!(u32).range(1..=64))]
     node_workers: u32,
@@ -311,7 +335,13 @@ impl TpccArgs {
             let why = "--home-warehouse any: clients inside leaders have the warehouses of their shard; leave out --inside";
             return Err(CommandError::Usage(why.into()));
         }
-        Ok(BenchLoad::TpcC(TpccLoad { scale, new_orders_only: false, any_home, calls }))
+        Ok(BenchLoad::TpcC(TpccLoad {
+            scale,
+            new_orders_only: false,
+            any_home,
+            calls,
+            interactive_multi_shot: self.interactive_multi_shot,
+        }))
     }
 
     /// On a cluster there are more clients than cores, and what a client does not have for itself is for all.
@@ -326,14 +356,20 @@ impl TpccArgs {
 
 impl MicroArgs {
     fn load(&self) -> BenchLoad {
-        let Common { local, call, shape, .. } = &self.common;
-        let shards = if *local { shape.shards() } else { 1 };
         BenchLoad::Micro(MicroLoad {
-            keys_of_shard: self.keys.div_ceil(shards),
+            keys_of_shard: self.common.keys_of_shard(self.keys),
             cross_percent: self.cross_shard,
             all_write: false,
-            calls: *call,
+            calls: self.common.call,
         })
+    }
+}
+
+impl IncrementsArgs {
+    fn load(&self) -> BenchLoad {
+        let IncrementsArgs { keys, distribution, ref common } = *self;
+        let keys_of_shard = common.keys_of_shard(keys);
+        BenchLoad::Increments(IncrementsLoad { keys_of_shard, distribution, calls: common.call })
     }
 }
 
@@ -362,6 +398,7 @@ impl Bench {
         match &self.workload {
             WorkloadCommand::Tpcc(args) => args.common.run(&args.load()?),
             WorkloadCommand::Micro(args) => args.common.run(&args.load()),
+            WorkloadCommand::Increments(args) => args.common.run(&args.load()),
             WorkloadCommand::YcsbA(args) => ycsb(args, Letter::A),
             WorkloadCommand::YcsbB(args) => ycsb(args, Letter::B),
             WorkloadCommand::YcsbC(args) => ycsb(args, Letter::C),
@@ -392,11 +429,13 @@ impl Common {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
-        if !self.inside && self.workers() > THREADS_MAX {
-            let most = format!("--workers: {THREADS_MAX} threads at most, more only --inside");
+        let have_threads = !self.inside && self.region.is_empty();
+        if have_threads && self.workers() > THREADS_MAX {
+            let most =
+                format!("--workers: {THREADS_MAX} threads at most, more only --inside or --region");
             return Err(CommandError::Usage(most));
         }
-        if self.region.is_some() && self.is_embedded() {
+        if !self.region.is_empty() && self.is_embedded() {
             let where_to = "--region: an embedded database is in none; add --local or --connect";
             return Err(CommandError::Usage(where_to.into()));
         }
@@ -445,6 +484,11 @@ impl Common {
         self.reserve.unwrap_or_else(|| (whole * copies as usize).min(free / 4))
     }
 
+    /// Of so many keys, those of each shard that a workload knows of.
+    fn keys_of_shard(&self, keys: u32) -> u32 {
+        keys.div_ceil(if self.local { self.shape.shards() } else { 1 })
+    }
+
     fn is_embedded(&self) -> bool {
         !self.local && self.connect.is_empty()
     }
@@ -456,8 +500,14 @@ impl Common {
             let mut plan = self.shape.plan(self.node_workers, *engine)?;
             let reserved = self.reserved(load, self.workers().min(cores()), plan.replicas);
             plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
-            let (region, settings) = (self.region.clone(), self.settings(reserved));
-            let trial = Trial { plan, only_here: None, inside: self.inside, region, settings };
+            let trial = Trial {
+                plan,
+                only_here: None,
+                inside: self.inside,
+                regions: self.region.clone(),
+                leader_stops: None,
+                settings: self.settings(reserved),
+            };
             let measurement = self.watched(|watch| trial.measure(load, watch))?;
             if self.engines.len() == 1 {
                 return self.report(&measurement);
@@ -475,14 +525,14 @@ impl Common {
         if self.runs > 1 {
             return Err(CommandError::Usage("each run needs a fresh database: --runs 1".into()));
         }
-        let region = self.region.as_deref();
-        let options =
-            ClusterOptions { access: self.credentials.access()?, ..client_options(region) };
+        let access = self.credentials.access()?;
+        let options = &ClusterOptions { access, ..client_options() };
+        let outside = OutsideClients { options, regions: &self.region };
         let (addresses, access) = (self.connect.clone(), options.access.clone());
         let counters = Arc::new(ClusterCounters { addresses, access });
         let mut regions = None;
         let measured = self.measure(load, "cluster", 0, |bench| {
-            bench.connected(&options, &mut || {
+            bench.connected(outside, &mut || {
                 let (options, counters) = (options.clone(), counters.clone());
                 let db = RemoteDatabase::connect(&self.connect, options, counters)?;
                 regions = Some(db.regions());
@@ -490,7 +540,7 @@ impl Common {
             })
         })?;
         let regions = regions.expect("it was measured on a cluster");
-        self.report(&trial::told(measured, &regions, region))
+        self.report(&trial::told(measured, &regions, &self.region))
     }
 
     /// Has `measure` make a measurement of `target`, and shows its progress.

@@ -9,7 +9,7 @@ use shoal_sim::demonstrations::{DemonstrationOptions, Size};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Run a scaled-down experiment of the papers on Mako and Zeus, and see the result beside the paper's numbers
+/// Run a scaled-down experiment of the papers on Mako, Zeus and Tiga, and see the result beside the paper's numbers
 ///
 /// Each says how it was scaled. Clients and all replicas share the cores of this machine.
 #[derive(Debug, Args)]
@@ -18,6 +18,7 @@ Examples:
   shoal reproduce mako-fig9
   shoal reproduce mako-fig6 --duration 10s --runs 3
   shoal reproduce mako-fig13 --small
+  shoal reproduce tiga-table1 --duration 3s
   shoal reproduce table-factor --json factors.json --html factors.html
 
 docs/performance.md tells what came out on our machine.
@@ -72,6 +73,39 @@ enum What {
     /// How long a move takes, between processes; and what a commit costs that moves nothing
     #[command(after_help = "Example:\n  shoal reproduce zeus-fig12 --html latency.html")]
     ZeusFig12(MeasuredArgs),
+    /// The most throughput, of the increments and of TPC-C
+    #[command(after_help = "Example:\n  shoal reproduce tiga-table1 --duration 3s")]
+    TigaTable1(MeasuredArgs),
+    /// The same with leaders in three regions
+    #[command(after_help = "Example:\n  shoal reproduce tiga-table2 --duration 3s")]
+    TigaTable2(MeasuredArgs),
+    /// Throughput and errors of clocks: the paper's numbers, not measured here
+    #[command(after_help = "Example:\n  shoal reproduce tiga-table3")]
+    TigaTable3(MeasuredArgs),
+    /// Increments over rates, as clients in the leaders' region see it
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig7 --html rates.html")]
+    TigaFig7(MeasuredArgs),
+    /// Increments over rates, as clients in a region without replicas see it
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig8 --runs 3")]
+    TigaFig8(MeasuredArgs),
+    /// Increments over skews
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig9 --duration 3s")]
+    TigaFig9(MeasuredArgs),
+    /// TPC-C over rates
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig10 --json tpcc.json")]
+    TigaFig10(MeasuredArgs),
+    /// A leader that stops, and what clients notice
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig11 --duration 4s")]
+    TigaFig11(MeasuredArgs),
+    /// Increments over skews, with leaders in one region and in three
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig12 --html skews.html")]
+    TigaFig12(MeasuredArgs),
+    /// By how much timestamps are ahead
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig13 --runs 3")]
+    TigaFig13(MeasuredArgs),
+    /// Latency by clock: what the paper says, not measured here
+    #[command(after_help = "Example:\n  shoal reproduce tiga-fig14")]
+    TigaFig14(MeasuredArgs),
 }
 
 /// What every experiment takes that is measured.
@@ -133,6 +167,17 @@ impl Reproduce {
             What::ZeusFig10(args) => (Measured::BulkMoves, args),
             What::ZeusFig11(args) => (Measured::MovesBesideVotes, args),
             What::ZeusFig12(args) => (Measured::MoveLatency, args),
+            What::TigaTable1(args) => (Measured::TigaTable1, args),
+            What::TigaTable2(args) => (Measured::TigaTable2, args),
+            What::TigaTable3(args) => (Measured::TigaTable3, args),
+            What::TigaFig7(args) => (Measured::TigaFigure7, args),
+            What::TigaFig8(args) => (Measured::TigaFigure8, args),
+            What::TigaFig9(args) => (Measured::TigaFigure9, args),
+            What::TigaFig10(args) => (Measured::TigaFigure10, args),
+            What::TigaFig11(args) => (Measured::TigaFigure11, args),
+            What::TigaFig12(args) => (Measured::TigaFigure12, args),
+            What::TigaFig13(args) => (Measured::TigaFigure13, args),
+            What::TigaFig14(args) => (Measured::TigaFigure14, args),
         };
         args.run(what)
     }
@@ -148,7 +193,7 @@ impl MeasuredArgs {
             times: self.runs,
             seed: self.common.seed,
         };
-        print(&experiment.opening(budget.each(), self.runs.into()))?;
+        print(&experiment.opening(&budget))?;
         let mut bar = Bar::new(self.runs.into(), !self.common.no_progress);
         let mut measured = Vec::new();
         for (number, run) in experiment.runs.iter().enumerate() {

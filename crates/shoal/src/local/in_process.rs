@@ -6,10 +6,10 @@ use super::ready::wait_ready;
 use crate::{ask, procedures, report};
 use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
 use shoal_net::Secret;
-use shoal_server::{ConfigError, NodeConfig, Server, WorkerCommand};
+use shoal_server::{ConfigError, NodeConfig, NodeStatus, Server, WorkerCommand};
 use shoal_types::{Counted, NodeId, ShardId, WorkerId};
 use std::net::TcpListener;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
@@ -21,6 +21,8 @@ pub struct InProcessCluster {
     /// The place of each shard's leader among the servers, at the beginning.
     leaders: Vec<usize>,
     workers: u32,
+    /// What the workers of nodes that were stopped had counted.
+    stopped: Mutex<Vec<NodeStatus>>,
 }
 
 impl InProcessCluster {
@@ -44,26 +46,27 @@ impl InProcessCluster {
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
         let report = runtime.block_on(wait_ready(&addresses, &open_access()))?;
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
-        Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers })
+        let stopped = Mutex::default();
+        Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers, stopped })
     }
 }
 
 impl MeasuredCluster for InProcessCluster {
     fn counted(&self, _runtime: &Runtime) -> Counted {
-        counted(&self.servers, self.workers)
+        let stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        report::sum(statuses(&self.servers, self.workers).chain(stopped))
     }
 }
 
-/// What the workers of these nodes have counted, so many of each.
-pub(super) fn counted(servers: &[Server], workers: u32) -> Counted {
-    let workers = servers.iter().flat_map(|server| {
+/// The statuses of the workers of these nodes, so many of each; without those of nodes that have ended.
+pub(super) fn statuses(servers: &[Server], workers: u32) -> impl Iterator<Item = NodeStatus> {
+    servers.iter().flat_map(move |server| {
         (0..workers).map(WorkerId).filter_map(|worker| {
             let (told, status) = oneshot::channel();
             server.handle().command(worker, WorkerCommand::Look(told)).ok()?;
             status.blocking_recv().ok()
         })
-    });
-    report::sum(workers)
+    })
 }
 
 impl OwnCluster for InProcessCluster {
@@ -77,6 +80,13 @@ impl OwnCluster for InProcessCluster {
 
     fn has_leaders(&self) -> bool {
         true
+    }
+
+    fn stop_leader(&self, shard: ShardId) {
+        let leader = &self.servers[self.leaders[shard.0 as usize]];
+        let last = statuses(std::slice::from_ref(leader), self.workers);
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).extend(last);
+        leader.stop();
     }
 
     fn spawn(&self, shard: ShardId, worker: WorkerId, task: MakeTask) {

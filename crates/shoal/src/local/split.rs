@@ -4,11 +4,11 @@
 
 use super::files::write_files;
 use super::folder::{ClusterFolder, LocalNode, Security, open_access};
-use super::in_process::{counted, start_all};
+use super::in_process::{start_all, statuses};
 use super::plan::ClusterPlan;
 use super::processes::NodeProcesses;
 use super::ready::wait_ready;
-use crate::ask;
+use crate::{ask, report};
 use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
 use shoal_server::{NodeConfig, Server, WorkerCommand};
 use shoal_types::{Counted, ShardId, WorkerId};
@@ -97,7 +97,7 @@ impl fmt::Debug for SplitCluster {
 impl MeasuredCluster for SplitCluster {
     /// What the node in this process has counted.
     fn counted(&self, _runtime: &Runtime) -> Counted {
-        counted(&self.here, self.workers)
+        report::sum(statuses(&self.here, self.workers))
     }
 }
 
@@ -112,6 +112,12 @@ impl OwnCluster for SplitCluster {
 
     fn has_leaders(&self) -> bool {
         self.has_leaders
+    }
+
+    fn stop_leader(&self, _shard: ShardId) {
+        if self.has_leaders {
+            self.here[0].stop();
+        }
     }
 
     fn spawn(&self, _shard: ShardId, worker: WorkerId, task: MakeTask) {

@@ -1,9 +1,10 @@
-//! The experiments of the papers on Mako (OSDI'25, §7) and Zeus (EuroSys'21, §8), scaled down to one machine, and beside ours the numbers
-//! that the papers have published.
+//! The experiments of the papers on Mako (OSDI'25, §7), Zeus (EuroSys'21, §8) and Tiga (SOSP'25, §5), scaled down to one
+//! machine, and beside ours the numbers that the papers have published.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `experiment.rs` | what an experiment is: runs, and the charts in which they stand beside the paper's numbers |
+//! | `quantity.rs` | what is shown of a run |
 //! | `run.rs` | one run: a workload on a cluster, or on an embedded database |
 //! | `scale.rs` | how all of them are scaled |
 //! | `throughput.rs` | figures 6, 9 and 12: throughput over shards, shares, stamps |
@@ -11,6 +12,7 @@
 //! | `concurrency.rs` | figure 11: more and more clients |
 //! | `locality.rs` | figures 7, 8 and 9 of Zeus: handovers, SmallBank, TATP |
 //! | `moves.rs` | figures 10, 11 and 12 of Zeus: moves in bulk, beside votes, and how long one takes |
+//! | `tiga/` | tables and figures of Tiga, by clients in several regions |
 //! | `factors.rs` | the table of §7.9: what each part costs |
 //! | `failure.rs` | figure 13: a shard that fails, in virtual time |
 //! | `view.rs` | tables and plots |
@@ -27,9 +29,11 @@ mod latency;
 mod locality;
 mod moves;
 mod outcome;
+mod quantity;
 mod run;
 mod scale;
 mod throughput;
+mod tiga;
 mod view;
 
 pub use experiment::Experiment;
@@ -66,12 +70,34 @@ pub enum Measured {
     MovesBesideVotes,
     /// Zeus: the latency of a move.
     MoveLatency,
+    /// Tiga: the most throughput.
+    TigaTable1,
+    /// Tiga: leaders apart.
+    TigaTable2,
+    /// Tiga: throughput by clock.
+    TigaTable3,
+    /// Tiga: rates, in the leaders' region.
+    TigaFigure7,
+    /// Tiga: rates, in a region without replicas.
+    TigaFigure8,
+    /// Tiga: skews.
+    TigaFigure9,
+    /// Tiga: TPC-C over rates.
+    TigaFigure10,
+    /// Tiga: a leader stops.
+    TigaFigure11,
+    /// Tiga: leaders apart, over skews.
+    TigaFigure12,
+    /// Tiga: headroom.
+    TigaFigure13,
+    /// Tiga: latency by clock.
+    TigaFigure14,
 }
 
 impl Measured {
     /// All of them.
     #[cfg(test)]
-    const ALL: [Measured; 13] = [
+    const ALL: [Measured; 24] = [
         Measured::Figure6,
         Measured::Figure7,
         Measured::Figure8,
@@ -85,6 +111,17 @@ impl Measured {
         Measured::BulkMoves,
         Measured::MovesBesideVotes,
         Measured::MoveLatency,
+        Measured::TigaTable1,
+        Measured::TigaTable2,
+        Measured::TigaTable3,
+        Measured::TigaFigure7,
+        Measured::TigaFigure8,
+        Measured::TigaFigure9,
+        Measured::TigaFigure10,
+        Measured::TigaFigure11,
+        Measured::TigaFigure12,
+        Measured::TigaFigure13,
+        Measured::TigaFigure14,
     ];
 
     /// What is to be run.
@@ -103,6 +140,17 @@ impl Measured {
             Measured::BulkMoves => moves::in_bulk(),
             Measured::MovesBesideVotes => moves::beside_votes(),
             Measured::MoveLatency => moves::latency(),
+            Measured::TigaTable1 => tiga::most_throughput(),
+            Measured::TigaTable2 => tiga::leaders_apart(),
+            Measured::TigaTable3 => tiga::throughput_by_clock(),
+            Measured::TigaFigure7 => tiga::in_local_region(),
+            Measured::TigaFigure8 => tiga::in_remote_region(),
+            Measured::TigaFigure9 => tiga::over_skew(),
+            Measured::TigaFigure10 => tiga::orders_over_rates(),
+            Measured::TigaFigure11 => tiga::leader_stops(),
+            Measured::TigaFigure12 => tiga::leaders_over_skew(),
+            Measured::TigaFigure13 => tiga::over_headroom(),
+            Measured::TigaFigure14 => tiga::latency_by_clock(),
         }
     }
 }

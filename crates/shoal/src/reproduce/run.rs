@@ -4,6 +4,7 @@ use crate::local::ClusterPlan;
 use crate::trial::Trial;
 use shoal_bench::{Bench, BenchLoad};
 use shoal_client::{Embedded, Options};
+use shoal_types::ShardId;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement};
 use shoal_workloads::locality::VoterMoves;
 use std::time::Duration;
@@ -20,13 +21,6 @@ pub struct Budget {
     pub times: u16,
     /// Where all chance comes from.
     pub seed: u64,
-}
-
-impl Budget {
-    /// About how long one run takes.
-    pub fn each(&self) -> Duration {
-        SETUP + self.warm_up + self.duration
-    }
 }
 
 /// One run of a workload on a local cluster, for an experiment.
@@ -49,9 +43,20 @@ pub enum On {
     Embedded,
     /// A cluster of this process, with the clients in its leaders.
     Cluster(Box<ClusterPlan>),
+    /// A cluster of this process, with clients in each of its regions.
+    Regions(Box<ClusterPlan>, RegionLoad),
     /// A cluster of which only the node of this number is in this process, with the clients, and the others in processes of
     /// their own.
     Apart(Box<ClusterPlan>, usize),
+}
+
+/// What clients in regions do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RegionLoad {
+    /// Transactions that begin a second, all clients together; none: as many as they can.
+    pub rate_per_s: Option<f64>,
+    /// The shard whose leader is stopped, where one is: after a third of the measurement, which takes three times as long.
+    pub leader_stops: Option<ShardId>,
 }
 
 /// The most voters that are taken a second from a node that is not in this process; each is taken once.
@@ -68,6 +73,17 @@ impl ExperimentRun {
         ExperimentRun { words: plan.words(), load, on: On::Apart(Box::new(plan), here), clients }
     }
 
+    /// One on a cluster, with clients in each of its regions.
+    pub fn in_regions(
+        plan: ClusterPlan,
+        load: BenchLoad,
+        clients: usize,
+        region_load: RegionLoad,
+    ) -> ExperimentRun {
+        let words = plan.words();
+        ExperimentRun { words, load, on: On::Regions(Box::new(plan), region_load), clients }
+    }
+
     /// With other words.
     pub fn called(self, words: impl Into<String>) -> ExperimentRun {
         ExperimentRun { words: words.into(), ..self }
@@ -77,7 +93,20 @@ impl ExperimentRun {
     pub fn shards(&self) -> u32 {
         match &self.on {
             On::Embedded => 1,
-            On::Cluster(plan) | On::Apart(plan, _) => plan.shards,
+            On::Cluster(plan) | On::Apart(plan, _) | On::Regions(plan, _) => plan.shards,
+        }
+    }
+
+    /// About how long it takes.
+    pub fn time(&self, budget: &Budget) -> Duration {
+        SETUP + budget.warm_up + self.measured(budget)
+    }
+
+    /// How long it is measured.
+    fn measured(&self, budget: &Budget) -> Duration {
+        match &self.on {
+            On::Regions(_, RegionLoad { leader_stops: Some(_), .. }) => budget.duration * 3,
+            On::Embedded | On::Cluster(_) | On::Regions(..) | On::Apart(..) => budget.duration,
         }
     }
 
@@ -93,7 +122,7 @@ impl ExperimentRun {
         let settings = BenchSettings {
             workers: self.clients,
             warm_up: budget.warm_up,
-            duration: budget.duration,
+            duration: self.measured(budget),
             rate_per_s: None,
             seed: budget.seed,
             runs: budget.times.into(),
@@ -101,17 +130,30 @@ impl ExperimentRun {
             check: false,
             reserved_bytes: 0,
         };
+        let inside = |plan: &ClusterPlan, settings| Trial {
+            plan: plan.clone(),
+            only_here: None,
+            inside: true,
+            regions: Vec::new(),
+            leader_stops: None,
+            settings,
+        };
         match &self.on {
-            On::Cluster(plan) => {
-                let plan = plan.as_ref().clone();
-                Trial { plan, only_here: None, inside: true, region: None, settings }
-                    .measure(&self.load, progress)
-            }
+            On::Cluster(plan) => inside(plan, settings).measure(&self.load, progress),
             On::Apart(plan, here) => {
-                let (plan, only_here) = (plan.as_ref().clone(), Some(*here));
                 let load = lasting(self.load, budget.warm_up + budget.duration);
-                Trial { plan, only_here, inside: true, region: None, settings }
-                    .measure(&load, progress)
+                let trial = Trial { only_here: Some(*here), ..inside(plan, settings) };
+                trial.measure(&load, progress)
+            }
+            On::Regions(plan, RegionLoad { rate_per_s, leader_stops }) => {
+                let settings = BenchSettings { rate_per_s: *rate_per_s, ..settings };
+                let trial = Trial {
+                    inside: false,
+                    regions: plan.regions.names().to_vec(),
+                    leader_stops: leader_stops.map(|shard| (shard, budget.duration)),
+                    ..inside(plan, settings)
+                };
+                trial.measure(&self.load, progress)
             }
             On::Embedded => {
                 let (load, settings) = (&self.load, &settings);

@@ -37,13 +37,18 @@ pub fn keys(keys_of_shard: u32) -> String {
     format!("{} keys a shard, instead of a million", words::count(keys_of_shard.into()))
 }
 
+/// The cores of this machine, as the subject and verb of a sentence.
+pub fn own_cores() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{cores} {}", if cores == 1 { "core runs" } else { "cores run" })
+}
+
 /// What runs everything here.
 pub fn cores() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let run = if cores == 1 { "core runs" } else { "cores run" };
     format!(
-        "{cores} {run} all clients and replicas; in the paper every replica has a machine of its own with \
-         32 cores, 24 of them for workers."
+        "{} all clients and replicas; in the paper every replica has a machine of its own with \
+         32 cores, 24 of them for workers.",
+        own_cores()
     )
 }
 
@@ -72,10 +77,12 @@ fn orders(warehouses: u16, new_orders_only: bool) -> BenchLoad {
         new_orders_only,
         any_home: false,
         calls: false,
+        interactive_multi_shot: false,
     })
 }
 
-fn tenth(warehouses: u16) -> Scale {
+/// So many warehouses, with a tenth of the usual items and customers.
+pub fn tenth(warehouses: u16) -> Scale {
     let usual = Scale::specification(warehouses);
     let Scale { items, customers, undelivered, .. } = usual;
     let (items, customers, undelivered) = (items / 10, customers / 10, undelivered / 10);

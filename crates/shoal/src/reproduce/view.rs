@@ -3,10 +3,12 @@
 use super::experiment::{
     Chart, Curve, Experiment, ExperimentRow, Plots, PublishedNumber, Quantity,
 };
+use super::quantity::stop_s;
 use super::run::{ExperimentRun, MeasuredRun};
 use shoal_sim::demonstrations::{
     DemonstrationResults, ResultLine, ResultPlot, ResultTable, TargetVerdict,
 };
+use shoal_workloads::bench::measurement::{Interval, Run};
 use shoal_workloads::report::words;
 
 /// Where the command line says nothing.
@@ -26,6 +28,7 @@ pub fn results(experiment: &Experiment, measured: &[MeasuredRun]) -> Demonstrati
                 plots
             }
             Plots::Percentiles => vec![seen.plot_of_percentiles()],
+            Plots::OverTime => seen.plots_over_time(),
         });
     }
     results
@@ -72,7 +75,7 @@ impl ViewColumn {
 impl SeenRun<'_> {
     fn ours(&self, row: &ExperimentRow, quantity: Quantity) -> Option<f64> {
         let run = row.run?;
-        quantity.of(self.measured[run].as_ref().ok()?, self.runs[run].shards())
+        quantity.of(self.measured[run].as_ref().ok()?, self.runs[run].shards(), row.region)
     }
 
     /// The lowest and the highest of several runs of a row.
@@ -126,9 +129,9 @@ impl SeenRun<'_> {
         };
         let all = self.chart.quantities.iter().flat_map(|quantity| of(*quantity));
         let is_said = |column: &ViewColumn| {
-            let papers = column.whose == Whose::Papers;
+            let is_optional = column.whose == Whose::Papers || column.is_relative;
             let value = |(curve, row)| self.value(curve, row, *column);
-            !papers || self.rows().any(|place| value(place).is_some())
+            !is_optional || self.rows().any(|place| value(place).is_some())
         };
         all.filter(is_said).collect()
     }
@@ -255,9 +258,47 @@ impl SeenRun<'_> {
         ResultPlot { title, lead, names, series, marks: Vec::new(), x: "s", y: "" }
     }
 
+    /// Throughput and mean latency of each row, in the intervals of its first run, and when its leader was stopped.
+    fn plots_over_time(&self) -> Vec<ResultPlot> {
+        let mean_ms = |at: &Interval| Some(at.mean_latency_ns? as f64 / 1e6);
+        let throughput = Quantity::Throughput.title();
+        vec![
+            self.plot_of_intervals(&throughput, "", &|at| Some(at.committed_per_s)),
+            self.plot_of_intervals("Mean latency", "ms", &mean_ms),
+        ]
+    }
+
+    fn plot_of_intervals(
+        &self,
+        title: &str,
+        y: &'static str,
+        of: &dyn Fn(&Interval) -> Option<f64>,
+    ) -> ResultPlot {
+        let first_run = |(curve, row): (&Curve, &ExperimentRow)| {
+            let first = self.measured[row.run?].as_ref().ok()?.runs.first()?;
+            Some((format!("{}, {}", curve.name, row.label), first))
+        };
+        let first_runs: Vec<(String, &Run)> = self.rows().filter_map(first_run).collect();
+        let points =
+            |run: &Run| run.timeline.iter().filter_map(|at| Some((at.end_s, of(at)?))).collect();
+        ResultPlot {
+            title: format!("{title}, over time"),
+            lead: format!("{}. To the right: the time of the measurement.", self.chart.title),
+            names: first_runs.iter().map(|(name, _)| name.clone()).collect(),
+            series: first_runs.iter().map(|(_, run)| points(run)).collect(),
+            marks: first_runs.iter().take(1).map(|(_, run)| stop_s(run)).collect(),
+            x: "s",
+            y,
+        }
+    }
+
     fn plot_of_percentiles(&self) -> ResultPlot {
         let point = |curve: &Curve, row: &ExperimentRow, quantity: &Quantity| {
-            let Quantity::Latency(percentile, _) = *quantity else { return None };
+            let (Quantity::Latency(percentile, _) | Quantity::RegionLatency(percentile)) =
+                *quantity
+            else {
+                return None;
+            };
             let column =
                 ViewColumn { quantity: *quantity, whose: Whose::Either, is_relative: false };
             Some((percentile.percent(), self.value(curve, row, column)?))

@@ -122,6 +122,8 @@ pub struct Summary {
     pub peak_resident_bytes: Option<u64>,
     /// Results by transaction type, in the workload's order.
     pub kinds: Vec<KindSummary>,
+    /// Results by the region of the clients, where that is known.
+    pub regions: Vec<RegionResult>,
 }
 
 /// The median of each number of one transaction type.
@@ -178,10 +180,23 @@ pub struct Run {
     pub throughput: Throughput,
     /// Results by transaction type, in the workload's order.
     pub kinds: Vec<Kind>,
+    /// Results by the region of the clients, where that is known.
+    pub regions: Vec<RegionResult>,
     /// Throughput over the measured time, interval by interval.
     pub timeline: Vec<Interval>,
     /// The results of the workload's checks after the run.
     pub checks: Vec<CheckResult>,
+}
+
+/// The results of the clients in one region, of all transaction types; or the median of each number over the runs.
+#[derive(Debug, Clone, Serialize)]
+pub struct RegionResult {
+    /// The name of the region.
+    pub name: String,
+    /// Transactions that committed in the measured time.
+    pub committed: u64,
+    /// Their latencies, those of rolled back ones included; none where there was no transaction.
+    pub latency: Option<Latency>,
 }
 
 /// Committed transactions a second: on average, and in the intervals of [`Run::timeline`].
@@ -246,13 +261,15 @@ pub struct CurvePoint {
     pub latency_ns: u64,
 }
 
-/// Throughput from the last interval's end to `end_s`.
+/// Throughput and latency from the last interval's end to `end_s`.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Interval {
     /// Seconds since the measurement began.
     pub end_s: f64,
     /// Committed transactions a second, within this interval alone.
     pub committed_per_s: f64,
+    /// How long these took on average; none where there are none.
+    pub mean_latency_ns: Option<u64>,
 }
 
 /// A [`Check`], as it is written.
@@ -377,7 +394,17 @@ impl Summary {
                 latency: Latency::median(&latencies),
             }
         });
+        let regions = runs[0].regions.iter().enumerate().map(|(at, region)| {
+            let latencies: Vec<Latency> =
+                runs.iter().filter_map(|run| run.regions[at].latency).collect();
+            RegionResult {
+                name: region.name.clone(),
+                committed: middle(&sorted(&|run| run.regions[at].committed as f64)) as u64,
+                latency: Latency::median(&latencies),
+            }
+        });
         Summary {
+            regions: regions.collect(),
             committed_per_s: middle(&rates),
             committed_per_s_min: rates[0],
             committed_per_s_max: rates[rates.len() - 1],

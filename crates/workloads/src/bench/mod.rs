@@ -2,7 +2,7 @@
 //! [`Database`](shoal_types::Database) and measures it.
 //!
 //! Read in this order: [`runner`] has the phases of a run, [`place`] the places of clients, `worker` is the loop whose speed
-//! is measured, [`measurement`] is what comes out, [`stages`] the time of each stage of a commit, [`processor_time`] what a transaction costs, [`machine`] states where it was measured.
+//! is measured, `schedule` wakes clients that share a thread, [`measurement`] is what comes out, [`stages`] the time of each stage of a commit, [`processor_time`] what a transaction costs, [`machine`] states where it was measured.
 //!
 //! This is the one place of the crate that reads real clocks. Numbers of one run are compared only
 //! with numbers of the same run on the same machine.
@@ -17,6 +17,7 @@ pub mod measurement;
 pub mod place;
 pub mod processor_time;
 pub mod runner;
+mod schedule;
 pub mod stages;
 mod worker;
 

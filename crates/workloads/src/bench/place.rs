@@ -32,6 +32,12 @@ pub trait BenchPlace {
     /// None where each client has a thread to itself.
     fn thread_group(&self, client: usize) -> Option<usize>;
 
+    /// The regions in which clients are, where that is known: those of a thread group are in the region of its number,
+    /// modulo so many.
+    fn regions(&self) -> &[String] {
+        &[]
+    }
+
     /// The most loaders at once, where that is not the number of clients.
     fn loaders_max(&self) -> usize {
         usize::MAX

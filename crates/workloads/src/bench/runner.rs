@@ -14,11 +14,12 @@ use super::gate::{Gate, Phase};
 use super::loader::{Loaded, Loader};
 use super::machine::{self, Machine};
 use super::measurement::{
-    self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, Run, Summary,
-    Throughput,
+    self, Interval, Kind, Latency, LatencyFrom, Load, Measurement, Parameter, RegionResult, Run,
+    Summary, Throughput,
 };
 use super::place::{BenchPlace, BenchRole};
 use super::processor_time::{ProcessorTime, ThreadTimes};
+use super::schedule::Schedule;
 use super::stages::stages;
 use super::worker::{BenchCounters, Pace, Worker, WorkerTally, WorkersShared};
 use crate::workload::Workload;
@@ -192,6 +193,7 @@ struct RunStage<'a, P, W> {
 /// The result of the measured phase.
 struct Measured {
     tally: WorkerTally,
+    regions: Vec<RegionResult>,
     seconds: f64,
     timeline: Vec<Interval>,
     processor_times: Vec<ProcessorTime>,
@@ -239,6 +241,7 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
             counted: measured.counted.counts,
             throughput: Throughput::new(committed, measured.seconds, &measured.timeline),
             kinds,
+            regions: measured.regions,
             timeline: measured.timeline,
             checks: checks.into_iter().map(Into::into).collect(),
         })
@@ -309,9 +312,14 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
         let shared = Arc::new(WorkersShared {
             workload: Arc::clone(self.workload),
             gate: Arc::new(Gate::default()),
+            schedule: Schedule::default(),
             counters: clients.clone().map(|_| BenchCounters::default()).collect(),
             tallies: (0..thread_groups).map(|_| Mutex::new(tally())).collect(),
         });
+        if self.settings.rate_per_s.is_some() {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || shared.schedule.run());
+        }
         let (ended, receiver) = channel();
         let start = Instant::now();
         let mut has_first = vec![false; thread_groups];
@@ -330,8 +338,8 @@ impl<P: BenchPlace, W: Workload + 'static> RunStage<'_, P, W> {
             self.place.spawn(BenchRole::Client(number), worker);
         }
         drop(ended);
-        let counted = &|| self.place.database().counted();
-        Watch { shared: &shared, receiver, ended: 0, counted, progress }.run(self.settings)
+        let (counted, regions) = (&|| self.place.database().counted(), self.place.regions());
+        Watch { shared: &shared, receiver, ended: 0, counted, regions, progress }.run(self.settings)
     }
 }
 
@@ -342,6 +350,8 @@ struct Watch<'a, W> {
     /// How many workers have ended.
     ended: usize,
     counted: &'a dyn Fn() -> Counted,
+    /// Where the thread groups are, in turn.
+    regions: &'a [String],
     progress: &'a mut dyn FnMut(BenchProgress),
 }
 
@@ -356,6 +366,7 @@ impl<W> Watch<'_, W> {
             self.watch(Stage::Measuring, settings.duration)
         });
         self.shared.gate.set(Phase::Stop);
+        self.shared.schedule.end();
         let seconds = begun.elapsed().as_secs_f64();
         let processor_times = ThreadTimes::read().since(&times_before);
         let counted = (self.counted)().since(&before);
@@ -371,12 +382,30 @@ impl<W> Watch<'_, W> {
             tally.attribute_time();
             tally
         });
-        let sum = tallies.reduce(|mut sum, tally| {
-            sum.add(&tally);
-            sum
-        });
-        let tally = sum.expect("there is a client");
-        Ok(Measured { tally, seconds, timeline, processor_times, counted })
+        let tallies: Vec<WorkerTally> = tallies.collect();
+        let regions = self.of_regions(&tallies);
+        let tally = sum_of(tallies.iter()).expect("there is a client");
+        Ok(Measured { tally, regions, seconds, timeline, processor_times, counted })
+    }
+
+    /// What the clients of each region have seen, of these thread groups.
+    fn of_regions(&self, tallies: &[WorkerTally]) -> Vec<RegionResult> {
+        let regions = self.regions.iter().enumerate();
+        let result = |(at, name): (usize, &String)| {
+            let tally = sum_of(tallies.iter().skip(at).step_by(self.regions.len()));
+            let kinds = tally.map(|tally| tally.kinds).unwrap_or_default();
+            let rolled_back: u64 = kinds.iter().map(|kind| kind.rolled_back).sum();
+            let latencies = kinds.into_iter().map(|kind| kind.latencies).reduce(|mut all, more| {
+                all.add(more).expect("all histograms have the same bounds");
+                all
+            });
+            RegionResult {
+                name: name.clone(),
+                committed: latencies.as_ref().map_or(0, |all| all.len() - rolled_back),
+                latency: latencies.as_ref().and_then(Latency::of),
+            }
+        };
+        regions.map(result).collect()
     }
 
     /// Samples throughput for `duration`. A worker ends early only with an error.
@@ -384,6 +413,7 @@ impl<W> Watch<'_, W> {
         let mut timeline = Vec::new();
         let begun = Instant::now();
         let (mut last, mut last_count) = (begun, self.committed());
+        let mut last_latency_ns = self.latency_ns();
         while begun.elapsed() < duration {
             // The last interval takes in a remainder that would be too short to be meaningful.
             let left = duration.saturating_sub(last.saturating_duration_since(begun));
@@ -398,11 +428,16 @@ impl<W> Watch<'_, W> {
                 // Every client has panicked.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let (now, count) = (Instant::now(), self.committed());
-            let per_s = (count - last_count) as f64 / (now - last).as_secs_f64();
+            let (now, count, latency_ns) = (Instant::now(), self.committed(), self.latency_ns());
+            let news = count - last_count;
+            let per_s = news as f64 / (now - last).as_secs_f64();
             let end = now - begun;
-            timeline.push(Interval { end_s: end.as_secs_f64(), committed_per_s: per_s });
-            (last, last_count) = (now, count);
+            timeline.push(Interval {
+                end_s: end.as_secs_f64(),
+                committed_per_s: per_s,
+                mean_latency_ns: latency_ns.wrapping_sub(last_latency_ns).checked_div(news),
+            });
+            (last, last_count, last_latency_ns) = (now, count, latency_ns);
             let (done, of) = (end.as_millis() as u64, duration.as_millis() as u64);
             (self.progress)(BenchProgress { run: 0, stage, done: done.min(of), of, per_s });
         }
@@ -410,8 +445,25 @@ impl<W> Watch<'_, W> {
     }
 
     fn committed(&self) -> u64 {
-        self.shared.counters.iter().map(|counter| counter.0.load(Ordering::Relaxed)).sum()
+        let counters = self.shared.counters.iter();
+        counters.map(|counter| counter.0.committed.load(Ordering::Relaxed)).sum()
     }
+
+    /// The sum of the latencies of what was committed, modulo 2^64.
+    fn latency_ns(&self) -> u64 {
+        let counters = self.shared.counters.iter();
+        let each = counters.map(|counter| counter.0.latency_ns.load(Ordering::Relaxed));
+        each.fold(0, u64::wrapping_add)
+    }
+}
+
+/// What these thread groups have seen together.
+fn sum_of<'t>(mut tallies: impl Iterator<Item = &'t WorkerTally>) -> Option<WorkerTally> {
+    let first = tallies.next()?.clone();
+    Some(tallies.fold(first, |mut sum, tally| {
+        sum.add(tally);
+        sum
+    }))
 }
 
 /// A moment as `2026-01-31 23:59 UTC`. Civil date from days: Howard Hinnant's `civil_from_days`.

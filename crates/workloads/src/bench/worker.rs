@@ -10,6 +10,7 @@
 use super::gate::{Gate, Gated, Phase, is_over};
 use super::machine::ThreadTime;
 use super::place::Work;
+use super::schedule::Schedule;
 use crate::tally::Padded;
 use crate::workload::Workload;
 use hdrhistogram::Histogram;
@@ -32,8 +33,28 @@ const LATENCY_DIGITS: u8 = 3;
 /// sleepers wake late, and spins from there.
 const SPIN_BEFORE: Duration = Duration::from_micros(200);
 
-/// What the runner looks at while a worker runs: transactions committed so far, warm-up included.
-pub(super) type BenchCounters = Padded<AtomicU64>;
+/// What the runner looks at while a worker runs.
+pub(super) type BenchCounters = Padded<BenchCounter>;
+
+/// What a worker has committed so far, warm-up included. Only the worker writes it.
+#[derive(Debug, Default)]
+pub(super) struct BenchCounter {
+    /// How many transactions.
+    pub(super) committed: AtomicU64,
+    /// The sum of their latencies, modulo 2^64.
+    pub(super) latency_ns: AtomicU64,
+}
+
+impl BenchCounter {
+    #[inline]
+    fn count(&self, latency: Duration) {
+        let add = |sum: &AtomicU64, more: u64| {
+            sum.store(sum.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&self.committed, 1);
+        add(&self.latency_ns, nanoseconds(latency));
+    }
+}
 
 /// What a worker has seen of one transaction type while measuring.
 #[derive(Debug, Clone)]
@@ -122,16 +143,14 @@ pub(super) enum Pace {
 }
 
 impl Pace {
-    /// Waits until the next transaction may begin, and returns since when it could have. Returns
-    /// early when the gate stops it.
+    /// When the next transaction begins, after one that ended at `last_end`: in the past, where it is late.
     #[inline]
-    fn begin(&mut self, last_end: Instant, gate: &Gate) -> Instant {
+    fn next(&mut self, last_end: Instant) -> Instant {
         match self {
             Pace::Closed => last_end,
             Pace::Open { due, every } => {
                 let begin = *due;
                 *due += *every;
-                wait_until(begin, last_end, gate);
                 begin
             }
         }
@@ -164,6 +183,8 @@ fn wait_until(due: Instant, mut now: Instant, gate: &Gate) {
 pub(super) struct WorkersShared<W> {
     pub(super) workload: Arc<W>,
     pub(super) gate: Arc<Gate>,
+    /// When clients that share a thread begin their next transactions.
+    pub(super) schedule: Schedule,
     /// The counters of each worker.
     pub(super) counters: Vec<BenchCounters>,
     /// The tally of each thread group: the workers of one thread.
@@ -227,7 +248,13 @@ impl<W: Workload> Worker<W> {
         let (mut last_end, mut last_phase) = (Instant::now(), Phase::WarmUp);
         let mut time_before = None;
         loop {
-            let begin = self.pace.begin(last_end, gate);
+            let begin = self.pace.next(last_end);
+            if begin > last_end {
+                match self.alone {
+                    true => wait_until(begin, last_end, gate),
+                    false => shared.schedule.wait(begin).await,
+                }
+            }
             let phase = gate.phase();
             if phase != last_phase {
                 let time = if self.first { ThreadTime::read() } else { None };
@@ -242,14 +269,12 @@ impl<W: Workload> Worker<W> {
             let outcome = shared.workload.next(db, &mut self.client).await;
             let end = Instant::now();
             last_end = end;
+            let latency = end.saturating_duration_since(begin);
             if phase == Phase::Measure {
-                let latency = end.saturating_duration_since(begin);
                 self.note(shared, own, |tally| tally.record(&outcome, latency, db.runs()));
             }
             match outcome {
-                Ok(done) if !done.rolled_back => {
-                    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                }
+                Ok(done) if !done.rolled_back => counter.count(latency),
                 // Leaders may fail meanwhile, and with them what they were asked.
                 Ok(_) | Err(Error::Aborted(_) | Error::Unknown(_)) => {}
                 Err(error) if is_over(&error) => {}
@@ -347,8 +372,8 @@ mod tests {
         let mut pace = Pace::Open { due: start, every };
         let gate = Gate::default();
         let late = start + 10 * every;
-        assert_eq!(pace.begin(late, &gate), start);
-        assert_eq!(pace.begin(late, &gate), start + every);
+        assert_eq!(pace.next(late), start);
+        assert_eq!(pace.next(late), start + every);
         assert_eq!(pace.overdue(late), 8);
         gate.set(Phase::Stop);
         wait_until(Instant::now() + Duration::from_secs(3600), Instant::now(), &gate);

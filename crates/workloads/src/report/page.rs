@@ -4,7 +4,7 @@
 
 use super::{plot, words};
 use crate::bench::Measurement;
-use crate::bench::measurement::{CheckResult, Kind, LatencyFrom, Run};
+use crate::bench::measurement::{CheckResult, Kind, Latency, LatencyFrom, RegionResult, Run};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -18,6 +18,7 @@ pub fn html(measurement: &Measurement) -> String {
         throughput(measurement),
         percentiles(measurement),
         kinds(measurement),
+        region_card(measurement),
         breakdown(measurement),
         cost_card(measurement),
         runs(measurement),
@@ -280,6 +281,38 @@ pub(super) fn kind_table(measurement: &Measurement) -> String {
         .collect();
     let heads = ["transaction", "share", "mean", "p50", "p90", "p99", "p99.9", "max"];
     table(&heads, &rows)
+}
+
+/// The columns of [`regions`].
+pub const REGION_HEADS: [&str; 5] = ["clients in", "committed", "p50", "p90", "p99"];
+
+/// What the clients of each region have seen, of all transaction types: medians over the runs. Nothing where their regions
+/// are not known.
+pub fn regions(measurement: &Measurement) -> Vec<[String; 5]> {
+    let row = |region: &RegionResult| {
+        let latency = |of: fn(&Latency) -> u64| {
+            region.latency.as_ref().map_or("–".to_owned(), |latency| words::latency(of(latency)))
+        };
+        [
+            region.name.clone(),
+            words::count(region.committed),
+            latency(|latency| latency.p50_ns),
+            latency(|latency| latency.p90_ns),
+            latency(|latency| latency.p99_ns),
+        ]
+    };
+    measurement.summary.regions.iter().map(row).collect()
+}
+
+/// A table of [`regions`], where there are any.
+fn region_card(measurement: &Measurement) -> String {
+    let rows = regions(measurement).into_iter();
+    let rows: Vec<Vec<String>> =
+        rows.map(|cells| cells.iter().map(|cell| escape(cell)).collect()).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    card("Latency by region", "Of all transaction types.", &table(&REGION_HEADS, &rows))
 }
 
 /// Where the time of writers went at their coordinators, in the run of median throughput.

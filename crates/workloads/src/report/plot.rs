@@ -288,7 +288,11 @@ mod tests {
     #[test]
     fn long_timelines_are_thinned_and_keep_their_mean() {
         let timeline: Vec<Interval> = (1..=6000)
-            .map(|at| Interval { end_s: f64::from(at) / 10.0, committed_per_s: f64::from(at % 2) })
+            .map(|at| Interval {
+                end_s: f64::from(at) / 10.0,
+                committed_per_s: f64::from(at % 2),
+                mean_latency_ns: None,
+            })
             .collect();
         let points = thin(&timeline);
         assert!(points.len() <= TIMELINE_POINTS_MAX + 2);

@@ -21,6 +21,8 @@ pub struct TpcC {
     only: Option<Kind>,
     /// Transactions are calls of procedures.
     calls: bool,
+    /// Those of them that are of several shots are run step by step all the same.
+    interactive_multi_shot: bool,
     /// The home warehouse of each transaction is drawn, instead of the client's own.
     any_home: bool,
 }
@@ -32,7 +34,14 @@ impl TpcC {
     /// Those of the database and of [`Scale::validate`].
     pub fn new<D: Database>(db: &D, scale: Scale) -> Result<TpcC> {
         let (scale, tables) = (scale.validate()?, Tables::open(db)?);
-        Ok(TpcC { scale, tables, only: None, calls: false, any_home: false })
+        Ok(TpcC {
+            scale,
+            tables,
+            only: None,
+            calls: false,
+            interactive_multi_shot: false,
+            any_home: false,
+        })
     }
 
     /// The same, but that all transactions are of this kind: for experiments that look at one. It is
@@ -46,6 +55,13 @@ impl TpcC {
     #[must_use]
     pub fn calling(self) -> TpcC {
         TpcC { calls: true, ..self }
+    }
+
+    /// The same, but that payments by name and order-statuses are no calls: the client runs them step by step, as in the
+    /// evaluation of Tiga (SOSP'25, §5.1).
+    #[must_use]
+    pub fn with_interactive_multi_shot(self) -> TpcC {
+        TpcC { interactive_multi_shot: true, ..self }
     }
 
     /// The same, but that each transaction is at home in a warehouse that is drawn, with equal chances: so few clients use
@@ -72,7 +88,7 @@ impl TpcC {
         profile: &P,
         output: &mut P::Output,
     ) -> (u32, Result<()>) {
-        if self.calls {
+        if self.calls && !(self.interactive_multi_shot && profile.is_multi_shot()) {
             return (1, self.call(db, profile, output).await);
         }
         let mut runs = 0;
@@ -156,6 +172,10 @@ impl Workload for TpcC {
             parameters.push(("items", items.to_string()));
             parameters.push(("customers per district", customers.to_string()));
             parameters.push(("undelivered orders per district", undelivered.to_string()));
+        }
+        if self.calls && self.interactive_multi_shot {
+            let kinds = "payments by name and order-statuses".to_owned();
+            parameters.push(("interactive all the same", kinds));
         }
         if self.any_home {
             parameters.push(("home warehouse", "any".to_owned()));

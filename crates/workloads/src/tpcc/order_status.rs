@@ -83,6 +83,10 @@ impl Profile for Input {
         self.warehouse
     }
 
+    fn is_multi_shot(&self) -> bool {
+        true
+    }
+
     /// Any order of the district may be the customer's last one; by last name, any customer may be the one that is found.
     fn footprint(&self, tables: &Tables) -> Footprint {
         let (w, d) = (self.warehouse, self.district);

@@ -93,6 +93,10 @@ impl Profile for Input {
         self.warehouse
     }
 
+    fn is_multi_shot(&self) -> bool {
+        self.customer.is_by_name()
+    }
+
     /// Of a payment by last name, any customer of the district may be the one that is found.
     fn footprint(&self, tables: &Tables) -> Footprint {
         let (w, d) = (self.customer_warehouse, self.customer_district);

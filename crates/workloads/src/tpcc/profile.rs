@@ -21,6 +21,12 @@ pub trait Profile: Coded {
     /// W_ID: the warehouse at which it is asked for.
     fn warehouse(&self) -> u16;
 
+    /// Whether what it reads decides which keys it reads next, so that a client which runs it step by step waits for
+    /// several answers one after the other.
+    fn is_multi_shot(&self) -> bool {
+        false
+    }
+
     /// The keys that the transaction will touch.
     fn footprint(&self, tables: &Tables) -> Footprint;
 

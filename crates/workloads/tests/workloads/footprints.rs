@@ -8,10 +8,11 @@ use shoal_types::{
     Call, Database, Footprint, ProcedureTransaction, Procedures, Result, Rows, Scan, TableId,
     Transaction,
 };
+use shoal_workloads::increments::{INCREMENT, Increments};
 use shoal_workloads::micro::{Micro, TOUCH};
 use shoal_workloads::model::{Model, ModelTransaction};
 use shoal_workloads::procedures;
-use shoal_workloads::tpcc::{Scale, TpcC};
+use shoal_workloads::tpcc::{Kind, Scale, TpcC};
 use shoal_workloads::workload::Workload;
 use shoal_workloads::ycsb::{Distribution, Letter, OPERATION, VALUE_BYTES_MIN, Ycsb};
 use std::cell::RefCell;
@@ -240,6 +241,15 @@ fn micro_is_a_set_of_pieces() {
 }
 
 #[test]
+fn increments_are_sets_of_pieces() {
+    for shards in [1, 3] {
+        let make = |db: &Twice| Increments::new(db, shards, 20, Distribution::Zipfian(0.9));
+        let seen = run(|db| make(db).expect("a table").calling(), 500, 1);
+        assert_eq!(seen, Seen::from([((INCREMENT.to_owned(), "pieces"), 500)]));
+    }
+}
+
+#[test]
 fn ycsb_is_a_set_of_pieces() {
     for letter in [Letter::A, Letter::D, Letter::E, Letter::F] {
         let uniform = Distribution::Uniform;
@@ -256,6 +266,15 @@ fn tpcc_touches_what_it_declares() {
     let whole = names.map(|name| (format!("tpcc.{name}"), "whole"));
     assert!(seen.keys().eq(&whole), "{seen:?}");
     assert_eq!(seen.values().sum::<usize>(), 1000);
+}
+
+#[test]
+fn order_statuses_can_stay_interactive_where_all_else_is_called() {
+    for (kind, called) in [(Kind::OrderStatus, 0), (Kind::StockLevel, 50)] {
+        let make = |db: &Twice| TpcC::new(db, Scale::small(2)).expect("tables").of_kind(kind);
+        let seen = run(|db| make(db).calling().with_interactive_multi_shot(), 50, 11);
+        assert_eq!(seen.values().sum::<usize>(), called, "{seen:?}");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod history_generator;
 mod history_oracle;
 mod history_planted;
 mod history_properties;
+mod increments;
 mod locality;
 mod micro;
 mod report;
