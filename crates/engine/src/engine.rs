@@ -12,7 +12,9 @@
 
 use crate::client::ClientRouting;
 use crate::execution::LocalDatabase;
-use crate::metrics::{CommitStage, Counters, EngineCounters, NodeColumn, ShardMetric};
+use crate::metrics::{
+    CommitStage, Counters, EngineCounters, NodeColumn, RuntimeCounters, ShardMetric,
+};
 use crate::planted_bugs::Plantable;
 use crate::slow::Slow;
 use bytes::Bytes;
@@ -149,6 +151,12 @@ pub trait Engine: Sized {
 
     /// The values of all counters.
     fn counters(&self) -> EngineCounters<Self::Counters>;
+
+    /// The values of the counters that every engine has, for one that asks often. An engine that has to sum up its own says
+    /// them without.
+    fn runtime_counters(&self) -> RuntimeCounters {
+        self.counters().runtime
+    }
 
     /// The values of [`SHARD_METRICS`](Engine::SHARD_METRICS) for a shard; `None` for one that this worker does not know.
     fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>>;

@@ -15,7 +15,7 @@ use shoal_zeus::version::Version;
 use shoal_zeus::{
     GranuleId, Level, OwnershipRecord, OwnershipTs, ShownRow, TransactionFact, ZeusObservation,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What nodes have of granules, as they showed it last.
 #[derive(Debug, Default)]
@@ -40,6 +40,8 @@ struct Creation {
 /// What a node has of a granule.
 #[derive(Debug)]
 struct Copy {
+    /// The epoch in which the node showed it.
+    epoch: Epoch,
     level: Level,
     is_arbiter: bool,
     record: OwnershipRecord,
@@ -77,23 +79,20 @@ impl EngineRules for ZeusRules {
             }
             ZeusObservation::Serves { .. } => return Ok(()),
         };
-        if rules.epochs.insert(node, *epoch) != Some(*epoch) {
-            // A node shows all that it keeps when it comes to an epoch.
-            rules.forget_copies(node);
-        }
+        rules.epochs.insert(node, *epoch);
         moment.blame("Z21", rules.created_once(observation))?;
-        let keys = rules.update(node, observation);
-        let (epochs, copies) = (&rules.epochs, &rules.granules[granule]);
-        let alike: BTreeMap<NodeId, &Copy> = copies
-            .iter()
-            .filter(|(other, _)| epochs.get(other) == Some(epoch))
-            .map(|(other, copy)| (*other, copy))
-            .collect();
+        let copy = rules.granules.get(granule).and_then(|copies| copies.get(&node));
+        // Most rows of an observation of a whole granule are as they were.
+        let is_new = |shown: &&ShownRow| copy.is_none_or(|copy| !copy.has_shown(shown));
+        let new_rows: Vec<&ShownRow> = rows.iter().filter(is_new).collect();
+        let is_whole = rules.update(node, observation);
+        let alike = rules.copies_of(granule, *epoch);
         moment.blame("Z1", one_owner(granule, &alike))?;
         moment.blame("Z4", rules.moved_settled(granule, node, &alike))?;
         moment.blame("Z3", same_records(granule, node, &alike))?;
-        moment.blame("Z6", applied_everywhere(node, &alike, &keys))?;
-        for ShownRow { key: (table, key), row } in rows {
+        let changed = (!is_whole).then_some(rows.as_slice());
+        moment.blame("Z6", applied_everywhere(node, &alike, changed))?;
+        for ShownRow { key: (table, key), row } in new_rows {
             let Some(row) = row.as_ref().filter(|row| row.is_valid) else { continue };
             let (stamp, value) = (stamp_of(row), row.value.as_deref());
             let (replies, durable) = (&mut checks.replies, &checks.durable);
@@ -105,16 +104,29 @@ impl EngineRules for ZeusRules {
 
     fn crashed(&mut self, node: NodeId) {
         self.epochs.remove(&node);
-        self.forget_copies(node);
+        for copies in self.granules.values_mut() {
+            copies.remove(&node);
+        }
         self.forget_pending(node);
     }
 }
 
+impl Copy {
+    /// Whether the node showed this row as it is now.
+    fn has_shown(&self, shown: &ShownRow) -> bool {
+        let before = self.rows.get(&shown.key).copied();
+        before == shown.row.as_ref().map(|row| (row.version, row.is_valid))
+    }
+}
+
 impl ZeusRules {
-    fn forget_copies(&mut self, node: NodeId) {
-        for copies in self.granules.values_mut() {
-            copies.remove(&node);
-        }
+    /// What the nodes of an epoch have of a granule. A node shows all that it keeps when it comes to an epoch: what it
+    /// showed before is no longer what it has.
+    fn copies_of(&self, granule: &GranuleId, epoch: Epoch) -> BTreeMap<NodeId, &Copy> {
+        let copies = self.granules.get(granule).into_iter().flatten();
+        let of_epoch = copies
+            .filter(|(node, copy)| copy.epoch == epoch && self.epochs.get(node) == Some(&epoch));
+        of_epoch.map(|(node, copy)| (*node, copy)).collect()
     }
 
     fn forget_pending(&mut self, node: NodeId) {
@@ -179,11 +191,8 @@ impl ZeusRules {
 
     /// What is reported as lost, no node of the epoch has.
     fn is_nowhere(&self, granule: &GranuleId, epoch: Epoch) -> RuleVerdict {
-        let copies = self.granules.get(granule).into_iter().flatten();
-        let mut serving = copies.filter(|(node, copy)| {
-            self.epochs.get(node) == Some(&epoch) && copy.level >= Level::Reader
-        });
-        match serving.next() {
+        let copies = self.copies_of(granule, epoch);
+        match copies.iter().find(|(_, copy)| copy.level >= Level::Reader) {
             Some((node, _)) => Err(format!("{granule} is reported as lost, and {node} has it")),
             None => Ok(()),
         }
@@ -231,39 +240,42 @@ impl ZeusRules {
         }
     }
 
-    /// Notes what a node has of a granule. Says which rows are to be compared with those of other nodes.
-    fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> BTreeSet<RowKey> {
+    /// Notes what a node has of a granule. Says whether all of its rows are to be compared with those of other nodes; else
+    /// those that were observed.
+    fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> bool {
         let ZeusObservation::Granule { granule, level, is_arbiter, record, clock, .. } =
             observation
         else {
-            return BTreeSet::new();
+            return false;
         };
-        let ZeusObservation::Granule { is_whole, rows, .. } = observation else {
-            return BTreeSet::new();
+        let ZeusObservation::Granule { epoch, is_whole, rows, .. } = observation else {
+            return false;
         };
         let copies = self.granules.entry(granule.clone()).or_default();
-        let before = copies.remove(&node);
+        let before = copies.remove(&node).filter(|before| before.epoch == *epoch);
         let served = before.as_ref().is_some_and(|before| before.level >= Level::Reader);
-        let mut held = before.map(|before| before.rows).unwrap_or_default();
-        if *is_whole {
-            held.clear();
-        }
-        for ShownRow { key, row } in rows {
-            match row {
-                Some(row) => held.insert(key.clone(), (row.version, row.is_valid)),
-                None => held.remove(key),
-            };
-        }
-        let keys = match *is_whole || !served {
+        let version_of = |row: &Row| (row.version, row.is_valid);
+        let held = match is_whole {
             true => {
-                let others = copies.values().flat_map(|copy| copy.rows.keys());
-                others.chain(held.keys()).cloned().collect()
+                let rows =
+                    rows.iter().filter_map(|ShownRow { key, row }| Some((key, row.as_ref()?)));
+                rows.map(|(key, row)| (key.clone(), version_of(row))).collect()
             }
-            false => rows.iter().map(|row| row.key.clone()).collect(),
+            false => {
+                let mut held = before.map(|before| before.rows).unwrap_or_default();
+                for ShownRow { key, row } in rows {
+                    match row {
+                        Some(row) => held.insert(key.clone(), version_of(row)),
+                        None => held.remove(key),
+                    };
+                }
+                held
+            }
         };
-        let (level, clock, is_arbiter) = (*level, *clock, *is_arbiter);
-        copies.insert(node, Copy { level, is_arbiter, record: record.clone(), clock, rows: held });
-        keys
+        let (epoch, level, clock, is_arbiter) = (*epoch, *level, *clock, *is_arbiter);
+        let record = record.clone();
+        copies.insert(node, Copy { epoch, level, is_arbiter, record, clock, rows: held });
+        *is_whole || !served
     }
 }
 
@@ -310,12 +322,12 @@ fn same_records(
     }
 }
 
-/// What a replica shows as validated, all that serve have applied, or something newer. Compares these rows of the node that
-/// has changed with those of the others.
+/// What a replica shows as validated, all that serve have applied, or something newer. Compares the rows of the node that has
+/// changed with those of the others: those that have `changed`, or all.
 fn applied_everywhere(
     node: NodeId,
     copies: &BTreeMap<NodeId, &Copy>,
-    keys: &BTreeSet<RowKey>,
+    changed: Option<&[ShownRow]>,
 ) -> RuleVerdict {
     let serving = |copy: &Copy| copy.level >= Level::Reader;
     let own = copies[&node];
@@ -323,10 +335,15 @@ fn applied_everywhere(
         return Ok(());
     }
     for (other, copy) in copies.iter().filter(|(other, copy)| **other != node && serving(copy)) {
-        for key in keys {
-            let (own, other) = (HeldBy { node, copy: own }, HeldBy { node: *other, copy });
-            shown_is_applied(key, own, other)?;
-            shown_is_applied(key, other, own)?;
+        let (own, other) = (HeldBy { node, copy: own }, HeldBy { node: *other, copy });
+        for (shows, other) in [(own, other), (other, own)] {
+            match changed {
+                Some(rows) => {
+                    let mut keys = rows.iter().map(|row| &row.key);
+                    keys.try_for_each(|key| shows.is_applied_by(other, key))?;
+                }
+                None => shows.all_is_applied_by(other)?,
+            }
         }
     }
     Ok(())
@@ -339,17 +356,41 @@ struct HeldBy<'a> {
     copy: &'a Copy,
 }
 
-fn shown_is_applied(key: &RowKey, shows: HeldBy<'_>, other: HeldBy<'_>) -> RuleVerdict {
-    let Some((version, true)) = shows.copy.rows.get(key) else { return Ok(()) };
-    let found = other.copy.rows.get(key);
-    let is_newer = found.is_some_and(|(found, _)| found >= version)
-        || (found.is_none() && other.copy.clock >= version.clock);
-    match is_newer {
-        true => Ok(()),
-        false => {
-            let key = key.1.escape_ascii();
-            let (shows, other) = (shows.node, other.node);
-            Err(format!("{shows} shows {key} at {version}, {other} has {found:?}"))
+impl HeldBy<'_> {
+    fn is_applied_by(self, other: HeldBy<'_>, key: &RowKey) -> RuleVerdict {
+        match self.copy.rows.get(key) {
+            Some(shown) => self.compare(key, shown, other, other.copy.rows.get(key)),
+            None => Ok(()),
         }
+    }
+
+    /// As [`HeldBy::is_applied_by`] for every row, in one pass over both.
+    fn all_is_applied_by(self, other: HeldBy<'_>) -> RuleVerdict {
+        let mut found = other.copy.rows.iter().peekable();
+        for (key, shown) in &self.copy.rows {
+            while found.next_if(|(before, _)| *before < key).is_some() {}
+            let same = found.next_if(|(same, _)| *same == key).map(|(_, row)| row);
+            self.compare(key, shown, other, same)?;
+        }
+        Ok(())
+    }
+
+    fn compare(
+        self,
+        key: &RowKey,
+        shown: &(Version, bool),
+        other: HeldBy<'_>,
+        found: Option<&(Version, bool)>,
+    ) -> RuleVerdict {
+        let (version, is_valid) = shown;
+        let is_applied = match found {
+            Some((found, _)) => found >= version,
+            None => other.copy.clock >= version.clock,
+        };
+        if !is_valid || is_applied {
+            return Ok(());
+        }
+        let (key, shows, other) = (key.1.escape_ascii(), self.node, other.node);
+        Err(format!("{shows} shows {key} at {version}, {other} has {found:?}"))
     }
 }

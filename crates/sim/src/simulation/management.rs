@@ -37,7 +37,7 @@ impl<E: Simulated> Simulation<E> {
             .simulated_workers
             .iter()
             .filter_map(|simulated_worker| simulated_worker.worker.as_ref());
-        let most = workers.map(|worker| worker.engine().counters().runtime.step_keys_most);
+        let most = workers.map(|worker| worker.engine().runtime_counters().step_keys_most);
         most.max().unwrap_or_default()
     }
 

@@ -665,7 +665,7 @@ impl<E: Simulated> Simulation<E> {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         let worker = state.worker.as_mut().expect("it took a step");
 
-        let counters = worker.engine().counters().runtime;
+        let counters = worker.engine().runtime_counters();
         let before = std::mem::replace(&mut state.operations, counters.operations);
         let operations = counters.operations - before;
         let kept = counters.batch_bytes + counters.replayed_bytes;

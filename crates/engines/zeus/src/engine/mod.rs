@@ -53,7 +53,9 @@ use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
-use shoal_engine::metrics::{CommitStage, EngineCounters, NodeColumn, ShardMetric};
+use shoal_engine::metrics::{
+    CommitStage, EngineCounters, NodeColumn, RuntimeCounters, ShardMetric,
+};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
@@ -248,6 +250,10 @@ impl Engine for Zeus {
             _ => self.counters,
         };
         self.runtime.counted(own)
+    }
+
+    fn runtime_counters(&self) -> RuntimeCounters {
+        self.runtime.counted(()).runtime
     }
 
     fn shard_values(&self, _: ShardId) -> Vec<Option<u64>> {

@@ -66,15 +66,17 @@ pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservati
     let changed = shared.node.take_changed();
     let node = &shared.node;
     for (granule, ChangedRows { is_whole, keys }) in changed {
+        let shown =
+            |key: &RowKey, row: Option<&Row>| ShownRow { key: key.clone(), row: row.cloned() };
         let of = node.rows().granule(&granule);
-        let keys = match is_whole {
-            true => of.into_iter().flat_map(|of| of.all()).map(|(key, _)| key.clone()).collect(),
-            false => keys,
+        let rows = match is_whole {
+            true => of
+                .into_iter()
+                .flat_map(|of| of.all())
+                .map(|(key, row)| shown(key, Some(row)))
+                .collect(),
+            false => keys.iter().map(|key| shown(key, node.rows().get(&granule, key))).collect(),
         };
-        let rows = keys.into_iter().map(|key| {
-            let row = node.rows().get(&granule, &key).cloned();
-            ShownRow { key, row }
-        });
         let holding = node.ownership().holding(&granule);
         let record = holding.map(|holding| holding.record.clone()).unwrap_or_default();
         let shard = node.placement().shard_of(&granule);
@@ -89,7 +91,7 @@ pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservati
             clock: holding.map(|holding| holding.clock).unwrap_or_default(),
             record,
             is_whole,
-            rows: rows.collect(),
+            rows,
             granule,
         });
     }
