@@ -307,7 +307,8 @@ impl<E: Subject> PreparedRun<E> {
             // seen them.
             streams.trim_entries = u64::MAX;
         }
-        let procedures = Arc::new(Procedures::new().with(calls::PROCEDURE, calls::increment));
+        let procedures = Procedures::new().with(calls::PROCEDURE, calls::increment);
+        let procedures = Arc::new(shoal_workloads::procedures::register(procedures));
         let nodes = topology.nodes().len() + scenario.latecomers.len();
         let datacenters = topology.datacenters().len() as u64;
         let clients = (0..scenario.outsiders()).map(|_| random.below(datacenters) as usize);

@@ -59,12 +59,22 @@ pub enum ClientWork {
     Histories(OperationMix),
     /// Tokens that move between slots.
     Tokens,
-    /// The micro-benchmark over this many keys.
-    Micro(u32),
+    /// The micro-benchmark.
+    Micro {
+        /// Over so many keys.
+        keys: u32,
+        /// Whether its clients call procedures.
+        calls: bool,
+    },
     /// One of the workloads of YCSB.
     Ycsb(Letter),
-    /// TPC-C with this many warehouses.
-    TpcC(u16),
+    /// All five transactions of TPC-C, in its mix.
+    TpcC {
+        /// With so many warehouses.
+        warehouses: u16,
+        /// Whether its clients call procedures.
+        calls: bool,
+    },
     /// A workload whose data has homes.
     Homes(HomeWorkload, Homes),
     /// Procedures that are called by name, from clients outside.
@@ -437,7 +447,7 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
         parts.push(ClientWork::Skew(random.range_inclusive(1, 2) as u8));
     }
     if random.chance(1, 5) {
-        parts.push(ClientWork::Micro(random.range_inclusive(4, 100) as u32));
+        parts.push(ClientWork::Micro { keys: random.range_inclusive(4, 100) as u32, calls: false });
     }
     if random.chance(1, 4) {
         // A client that only reads goes on where writes are impossible: at a leader that is cut off.
@@ -445,7 +455,8 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
         parts.push(ClientWork::Ycsb(one_of(random, &letters)));
     }
     if random.chance(1, 8) || parts.is_empty() {
-        parts.push(ClientWork::TpcC(random.range_inclusive(1, 2) as u16));
+        let warehouses = random.range_inclusive(1, 2) as u16;
+        parts.push(ClientWork::TpcC { warehouses, calls: false });
     }
     let clients = |work| {
         let (residents, outsiders) = (random.range_inclusive(1, 6), random.below(4));
@@ -455,9 +466,9 @@ fn draw_groups(random: &mut Random) -> Vec<ClientGroup> {
             ClientWork::Skew(_) => (1 + residents, outsiders / 3),
             ClientWork::Tables(_) => (0, 1 + outsiders),
             ClientWork::Tokens
-            | ClientWork::Micro(_)
+            | ClientWork::Micro { .. }
             | ClientWork::Ycsb(_)
-            | ClientWork::TpcC(_)
+            | ClientWork::TpcC { .. }
             | ClientWork::Homes(..) => (residents.div_ceil(2), outsiders / 2),
         };
         ClientGroup { work, residents: residents as usize, outsiders: outsiders as usize }
@@ -487,14 +498,18 @@ impl ClientGroup {
             ClientWork::Skew(pairs) => ScenarioWork::other(Skew::new(db, pairs)?),
             ClientWork::Tokens => ScenarioWork::other(Tokens::new(db, 5, 12)?),
             ClientWork::Tables(created) => ScenarioWork::other(Tables::new(created)),
-            ClientWork::Micro(keys) => ScenarioWork::other(Micro::new(db, keys)?),
+            ClientWork::Micro { keys, calls } => {
+                let micro = Micro::new(db, keys)?;
+                ScenarioWork::other(if calls { micro.calling() } else { micro })
+            }
             ClientWork::Ycsb(letter) => {
                 let uniform = Distribution::Uniform;
                 ScenarioWork::other(Ycsb::new(db, letter, 40, VALUE_BYTES_MIN, uniform)?)
             }
-            ClientWork::TpcC(warehouses) => {
+            ClientWork::TpcC { warehouses, calls } => {
                 let scale = Scale { items: 20, customers: 6, undelivered: 3, warehouses };
-                ScenarioWork::other(TpcC::new(db, scale)?)
+                let tpcc = TpcC::new(db, scale)?;
+                ScenarioWork::other(if calls { tpcc.calling() } else { tpcc })
             }
             ClientWork::Homes(workload, homes) => workload.scenario_work(db, homes)?,
             ClientWork::Calls => {
@@ -605,39 +620,4 @@ fn first_key(random: &mut Random, table: &str) -> Vec<u8> {
         _ => return vec![0, 1 + byte(random, 2), byte(random, 12)],
     };
     format!("{letter}{:05}-{:04}", random.below(8), random.below(6)).into_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shoal_workloads::catalog::Catalog;
-
-    #[test]
-    fn every_scenario_has_a_cluster_that_fits() {
-        for seed in 0..300 {
-            let mut random = Random::new(seed);
-            let scenario = Scenario::draw(&mut random, DistanceSource::Drawn);
-            let catalog = Catalog::new();
-            for group in &scenario.groups {
-                group.scenario_clients(&catalog).unwrap();
-            }
-            let shards = scenario.shape.shards;
-            let tables = catalog.names().into_iter().map(|name| {
-                let partitioning = partitioning(&mut random, &name, shards);
-                (name, partitioning)
-            });
-            let topology = scenario.shape.topology(tables.collect());
-            assert_eq!(topology.shards(), shards);
-            assert!(!scenario.to_string().is_empty());
-            let nodes = topology.nodes().len();
-            assert_eq!(scenario.clocks(nodes, &mut random).len(), nodes);
-        }
-    }
-
-    #[test]
-    fn a_seed_means_the_same_scenario() {
-        let draw = |seed| Scenario::draw(&mut Random::new(seed), DistanceSource::Drawn).to_string();
-        assert_eq!(draw(7), draw(7));
-        assert_ne!(draw(7), draw(8));
-    }
 }

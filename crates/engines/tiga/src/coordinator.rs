@@ -1,8 +1,9 @@
 //! A coordinator: it gives transactions their timestamps, sends them to all replicas of all participants, and counts votes.
 //!
 //! A shard is *fast* once as many replicas as the fast quorum takes have voted as its leader has, in timestamp, digest and
-//! ballot; it is *slow* once the leader has the transaction in decided entries. A transaction is committed when every
-//! participant is fast or slow at one timestamp, and either all are slow or the leaders name the same ballots (rule T16).
+//! ballot; it is *slow* once a majority has the transaction in the leader's log, as the leader says, or the followers. A
+//! transaction is committed when every participant is fast or slow at one timestamp, and either all are slow or the leaders name
+//! the same ballots (rule T16).
 
 use crate::delays::Delays;
 use crate::message::{LeaderVote, Message, Vote};
@@ -12,7 +13,7 @@ use crate::planted_bugs::TigaPlantedBug;
 use crate::stamp::ArrivalTimes;
 use crate::step::Step;
 use crate::transaction::Transaction;
-use crate::view::Quorums;
+use crate::view::{Quorums, ShardView};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
@@ -47,8 +48,24 @@ pub struct Ended {
 struct PartVotes {
     leader: Option<(Vote, LeaderVote)>,
     followers: BTreeMap<NodeId, Vote>,
-    /// The timestamp and the ballots at which a majority has it.
+    /// The timestamp and the ballots at which a majority has it, as the leader says.
     stable: Option<(Time, Vec<Ballot>)>,
+    /// Under which ballots followers have synced it last, and where.
+    synced: BTreeMap<NodeId, (Ballot, Time)>,
+}
+
+impl PartVotes {
+    /// Whether a majority has what the leader has voted for in its log: followers have accepted it from there. Members of a
+    /// shard change with its ballot, so those of `view` are the ones that count if the ballot is.
+    fn is_synced(&self, view: &ShardView, own: &Vote) -> bool {
+        let same = |(node, at): &(&NodeId, &(Ballot, Time))| {
+            view.voters.contains(node) && **at == (own.ballot, own.t)
+        };
+        let others = self.synced.iter().filter(same).count();
+        view.ballot == own.ballot
+            && others > 0
+            && others + 1 >= Quorums::of(view.voters.len()).majority
+    }
 }
 
 #[derive(Debug)]
@@ -73,16 +90,18 @@ pub struct Coordinator {
     pub counters: CoordinatorCounters,
     /// How far ahead the last timestamp was.
     pub headroom: Duration,
+    /// When a transaction is voted for, so that delays are known, on the local clock.
+    delays_due: Time,
 }
+
+/// How often a transaction is voted for where that would not be needed.
+const DELAYS_EVERY: Duration = Duration::from_millis(50);
 
 impl Coordinator {
     /// Sends a transaction, which is given up after `patience`.
-    pub fn begin(
-        &mut self,
-        step: &mut Step<'_>,
-        transaction: Arc<Transaction>,
-        patience: Duration,
-    ) {
+    pub fn begin(&mut self, step: &mut Step<'_>, mut transaction: Transaction, patience: Duration) {
+        transaction.by_log = self.waits_for_logs(step, &transaction);
+        let transaction = Arc::new(transaction);
         let t = self.timestamp(step, &transaction);
         let id = transaction.id;
         let repeat_at = step.now + step.options.repeat_after;
@@ -93,11 +112,31 @@ impl Coordinator {
         self.open.insert(id, Open { transaction, t, parts, repeat_at, give_up_at });
     }
 
-    /// A timestamp that is so late that the transaction reaches a fast quorum of each participant before.
+    /// Whether a majority of each participant is so near that votes would save nothing (§6 of the paper). Votes show how far
+    /// replicas are, so some transactions are voted for nevertheless.
+    fn waits_for_logs(&mut self, step: &Step<'_>, transaction: &Transaction) -> bool {
+        let within = step.options.by_log_within;
+        if within.is_zero() || self.delays_due <= step.now {
+            self.delays_due = step.now + DELAYS_EVERY;
+            return false;
+        }
+        transaction.parts.iter().all(|part| {
+            step.view.shard(part.shard).is_some_and(|view| {
+                let majority = Quorums::of(view.voters.len()).majority;
+                self.delays.is_near(&view.voters, view.leader, majority, within)
+            })
+        })
+    }
+
+    /// A timestamp that is so late that the transaction reaches a fast quorum of each participant before; its leaders, where
+    /// nothing is voted for.
     fn timestamp(&mut self, step: &Step<'_>, transaction: &Transaction) -> Time {
         let views = transaction.parts.iter().filter_map(|part| step.view.shard(part.shard));
         let headrooms = views.map(|view| {
-            let fast = Quorums::of(view.voters.len()).fast;
+            let fast = match transaction.by_log {
+                true => 1,
+                false => Quorums::of(view.voters.len()).fast,
+            };
             self.delays.headroom(&view.voters, view.leader, fast)
         });
         let (mut most, mut to_leaders) = (i64::MIN, i64::MAX);
@@ -105,7 +144,10 @@ impl Coordinator {
             (most, to_leaders) = (most.max(headroom), to_leaders.min(to_leader));
         }
         let cap = to_leaders.saturating_add(step.options.headroom_max.as_nanos() as i64);
-        let margin = self.delays.margin(step.options.margin).as_nanos() as i64;
+        let margin = match transaction.by_log {
+            true => 0,
+            false => self.delays.margin(step.options.margin).as_nanos() as i64,
+        };
         // Below zero where the clock of this node is ahead of all others.
         let headroom = most.min(cap).saturating_add(margin);
         self.headroom = Duration::from_nanos(headroom.max(0) as u64);
@@ -129,8 +171,14 @@ impl Coordinator {
                 if leader.is_stable {
                     part.stable = Some((vote.t, leader.ballots.clone()));
                 }
-                let is_newer =
-                    part.leader.as_ref().is_none_or(|(known, _)| known.ballot <= vote.ballot);
+                // A leader that votes before the participants have agreed votes again where it has to.
+                let order = |vote: &Vote, leader: &LeaderVote| {
+                    (vote.ballot, vote.t, leader.ballots.clone())
+                };
+                let is_newer = part
+                    .leader
+                    .as_ref()
+                    .is_none_or(|(known, before)| order(known, before) <= order(&vote, &leader));
                 if is_newer {
                     part.leader = Some((vote, leader));
                 }
@@ -138,6 +186,24 @@ impl Coordinator {
             None => drop(part.followers.insert(from, vote)),
         }
         self.decide(step, id);
+    }
+
+    /// A follower has synced transactions for which it had not voted as their leader has.
+    pub fn synced(
+        &mut self,
+        step: &mut Step<'_>,
+        from: NodeId,
+        shard: ShardId,
+        ballot: Ballot,
+        transactions: &[(TransactionId, Time)],
+    ) {
+        for (id, t) in transactions {
+            let Some(open) = self.open.get_mut(id) else { continue };
+            let Some(place) = open.transaction.place(shard) else { continue };
+            let synced = open.parts[place].synced.entry(from).or_insert((ballot, *t));
+            *synced = (ballot, *t).max(*synced);
+            self.decide(step, *id);
+        }
     }
 
     /// Ends the transaction if its votes decide it.
@@ -162,6 +228,7 @@ impl Coordinator {
             match &votes.stable {
                 Some((t, ballots)) => decided.push((*t, ballots, true)),
                 None if is_fast => decided.push((own.t, &leader.ballots, false)),
+                None if votes.is_synced(view, own) => decided.push((own.t, &leader.ballots, true)),
                 None => return,
             }
         }
@@ -184,12 +251,16 @@ impl Coordinator {
     }
 
     fn count(&mut self, step: &Step<'_>, id: TransactionId, is_fast: bool) {
+        let open = &self.open[&id];
+        if open.transaction.by_log {
+            self.counters.by_log += 1;
+            return;
+        }
         if is_fast {
             self.counters.fast += 1;
             return;
         }
         self.counters.slow += 1;
-        let open = &self.open[&id];
         let counters = &mut self.counters;
         for (part, votes) in open.transaction.parts.iter().zip(&open.parts) {
             let (Some((own, _)), Some(view)) = (&votes.leader, step.view.shard(part.shard)) else {
@@ -282,7 +353,8 @@ fn submit(step: &mut Step<'_>, t: Time, transaction: &Arc<Transaction>, is_first
     for part in &transaction.parts {
         let leader = step.view.leader(part.shard);
         nodes.extend(leader);
-        if let Some(view) = step.view.shard(part.shard).filter(|_| is_first) {
+        if let Some(view) = step.view.shard(part.shard).filter(|_| is_first && !transaction.by_log)
+        {
             nodes.extend(&view.voters);
         }
     }

@@ -25,6 +25,7 @@ struct Samples {
     /// When each was taken, on the local clock, and the delay in nanoseconds; negative where the clock there is behind.
     all: VecDeque<(Time, i64)>,
     percentile: i64,
+    least: i64,
     computed_at: Time,
 }
 
@@ -56,6 +57,7 @@ impl Delays {
         if samples.all.len() < 16 || samples.computed_at + FRESH <= now {
             let mut delays: Vec<i64> = samples.all.iter().map(|(_, delay)| *delay).collect();
             let at = (delays.len() * 95).div_ceil(100).saturating_sub(1);
+            samples.least = delays.iter().min().copied().unwrap_or_default();
             (samples.percentile, samples.computed_at) = (*delays.select_nth_unstable(at).1, now);
         }
     }
@@ -64,6 +66,30 @@ impl Delays {
     #[must_use]
     pub fn to(&self, node: NodeId) -> Option<i64> {
         self.nodes.get(&node).map(|samples| samples.percentile)
+    }
+
+    /// Whether the leader and the nearest others of a majority are within this delay, as far as messages that did not wait on
+    /// their way show it.
+    #[must_use]
+    pub fn is_near(
+        &self,
+        voters: &[NodeId],
+        leader: NodeId,
+        majority: usize,
+        within: Duration,
+    ) -> bool {
+        let is_near = |node: &NodeId| {
+            let least = self.nodes.get(node).map(|samples| samples.least);
+            least.is_some_and(|ns| ns.unsigned_abs() <= within.as_nanos() as u64)
+        };
+        let others = voters.iter().filter(|node| **node != leader);
+        is_near(&leader) && others.filter(|node| is_near(node)).count() + 1 >= majority
+    }
+
+    /// The delay to the node that is furthest, in nanoseconds; 0 where nothing is known.
+    #[must_use]
+    pub fn most(&self) -> i64 {
+        self.nodes.values().map(|samples| samples.percentile).max().unwrap_or(0)
     }
 
     /// A vote says when its transaction arrived.

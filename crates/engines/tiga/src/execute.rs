@@ -50,7 +50,7 @@ pub fn run_piece(
     rows: &Rows,
     library: &Library<'_>,
 ) -> Execution {
-    let source = Source::Rows { rows, part: work.part() };
+    let source = Source::Rows { rows, part: work.part(), tables: library.tables };
     let is_split = work.transaction.is_multi();
     let (outcome, writes) = run(work, call, source, is_split, library);
     Execution { outcome, writes, exchanged: Vec::new() }
@@ -64,7 +64,8 @@ pub fn run_whole(
     exchanged: Vec<PartReads>,
     library: &Library<'_>,
 ) -> Execution {
-    let source = Source::Exchanged { parts: &work.transaction.parts, reads: &exchanged };
+    let (parts, tables) = (&work.transaction.parts[..], library.tables);
+    let source = Source::Exchanged { parts, reads: &exchanged, tables };
     let (outcome, writes) = run(work, call, source, false, library);
     Execution { outcome, writes, exchanged }
 }
@@ -87,7 +88,7 @@ fn run(
     let part = work.part();
     let written = piece.writes.into_inner().into_iter();
     let mut writes: Vec<Write> = written
-        .filter(|((table, key), _)| part.allows_write(*table, key))
+        .filter(|((table, key), _)| part.allows_write(library.tables, *table, key))
         .map(|((table, key), value)| Write { table, key, value })
         .collect();
     if let Some(RequestRow { table, key, number, .. }) =
@@ -109,6 +110,8 @@ enum Source<'r> {
         rows: &'r Rows,
         /// What is declared of them.
         part: &'r Part,
+        /// Where keys are at home.
+        tables: &'r TableMap,
     },
     /// What the participants have said.
     Exchanged {
@@ -116,6 +119,8 @@ enum Source<'r> {
         parts: &'r [Part],
         /// What they said, in the order of the parts.
         reads: &'r [PartReads],
+        /// Where keys are at home.
+        tables: &'r TableMap,
     },
 }
 
@@ -127,21 +132,29 @@ impl<'r> Source<'r> {
         }
     }
 
+    fn tables(self) -> &'r TableMap {
+        match self {
+            Source::Rows { tables, .. } | Source::Exchanged { tables, .. } => tables,
+        }
+    }
+
     fn allows_write(self, table: TableId, key: &[u8]) -> bool {
-        self.parts().iter().any(|part| part.allows_write(table, key))
+        self.parts().iter().any(|part| part.allows_write(self.tables(), table, key))
     }
 
     fn allows_read(self, table: TableId, key: &[u8]) -> bool {
-        self.parts().iter().any(|part| part.allows_read(table, key))
+        self.parts().iter().any(|part| part.allows_read(self.tables(), table, key))
     }
 
     fn value(self, table: TableId, key: &[u8]) -> Result<Option<&'r [u8]>> {
         let value = match self {
-            Source::Rows { rows, part } => part
+            Source::Rows { rows, .. } => self
                 .allows_read(table, key)
                 .then(|| Ok(rows.get(table, key).and_then(|row| row.value.as_deref()))),
-            Source::Exchanged { parts, reads } => {
-                parts.iter().zip(reads).find_map(|(part, reads)| reads.value(part, table, key))
+            Source::Exchanged { parts, reads, tables } => {
+                let mut of = parts.iter().zip(reads);
+                let of = of.find(|(part, _)| part.allows_read(tables, table, key));
+                of.and_then(|(part, reads)| reads.value(part, table, key))
             }
         };
         value.unwrap_or_else(|| Err(undeclared(table, key)))
@@ -164,7 +177,7 @@ impl<'r> Source<'r> {
                 let all = rows.scan(scanned, reverse).take(limit);
                 found.extend(all.map(|(key, value)| (&key[..], &value[..])));
             }
-            Source::Exchanged { parts, reads } => {
+            Source::Exchanged { parts, reads, .. } => {
                 let of = |(part, reads): (&Part, &'r PartReads)| reads.rows(part, scanned);
                 for rows in parts.iter().zip(reads).filter_map(of) {
                     let all = rows?.iter();

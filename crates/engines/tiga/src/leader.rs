@@ -5,6 +5,8 @@
 //!      due, nothing before it, all have proposed at most t ──► conflict tables set ──► Ready(t)
 //!      Ready(t) of all ──► executed, appended, voted for
 //! ```
+//! Among leaders that are far apart, what is due and has nothing before it is executed and voted for at once
+//! (`optimistic.rs`), and appended after the `Ready` of all.
 //! Each `Ready` names the current ballots of all participants, and counts only while they are current (rule T20).
 
 use crate::exchange::contribution;
@@ -21,7 +23,7 @@ use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::tentative::history;
-use crate::transaction::{Body, Part, Transaction, Work};
+use crate::transaction::{Body, History, Part, Transaction, Work};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
@@ -73,7 +75,7 @@ impl Replica {
             return;
         }
         if self.queue.get(id).is_some() || self.ledger.is_over(id) {
-            return;
+            return self.repeat_vote(step, from, id);
         }
         if work.part().ballot > ballot {
             return; // The configuration that names it is on its way.
@@ -125,7 +127,8 @@ impl Replica {
         for part in transaction.parts.iter().filter(|part| part.shard != self.shard) {
             let (to, named) = (part.shard, part.ballot);
             let (id, shard) = (transaction.id, self.shard);
-            let message = Message::Propose { id, to, shard, ballot, t, named, again };
+            let sent = step.clock;
+            let message = Message::Propose { id, to, shard, ballot, t, named, again, sent };
             step.send_to_leader(to, message);
         }
     }
@@ -133,8 +136,11 @@ impl Replica {
     /// A `Propose`, a `Ready` or a `Gone` of another participant.
     pub fn receive_agreement(&mut self, step: &mut Step<'_>, message: Message) {
         match message {
-            Message::Propose { id, shard, ballot, t, named, again, to: _ } => {
+            Message::Propose { id, shard, ballot, t, named, again, sent, to: _ } => {
                 let is_current = step.view.hear(shard, ballot);
+                if let Some(leading) = self.leading.as_mut().filter(|_| sent != Time::ZERO) {
+                    leading.note_distance(shard, step.arrived.0.wrapping_sub(sent.0) as i64);
+                }
                 if is_current && self.serves().is_some() {
                     let proposal = Proposal { shard, ballot, t, named, again };
                     self.proposed(step, id, proposal);
@@ -221,7 +227,8 @@ impl Replica {
             step.send_to_leader(shard, Message::Want { id, to: shard });
         }
         let to = self.shard;
-        let message = Message::Propose { id, to, shard, ballot, t, named, again: false };
+        let (again, sent) = (false, Time::ZERO);
+        let message = Message::Propose { id, to, shard, ballot, t, named, again, sent };
         self.early.keep(step.now, id, message);
     }
 
@@ -236,7 +243,8 @@ impl Replica {
         let (Some(ballot), id, shard) = (self.serves(), transaction.id, self.shard) else { return };
         let named = transaction.place(to).map(|at| transaction.parts[at].ballot);
         let named = named.unwrap_or_default();
-        let message = Message::Propose { id, to, shard, ballot, t, named, again: false };
+        let (again, sent) = (false, step.clock);
+        let message = Message::Propose { id, to, shard, ballot, t, named, again, sent };
         step.send_to_leader(to, message);
         if let Some(ready) = own {
             self.send_ready(step, id, to, ready);
@@ -274,6 +282,10 @@ impl Replica {
         }
         let transaction = Arc::clone(&waiting.work.transaction);
         let ballots = self.current_ballots(step, &transaction);
+        if self.votes_optimistically(step, waiting, &ballots) {
+            self.vote_optimistically(step, stamp, &ballots);
+        }
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         let has_proposed = |shard: ShardId| {
             let proposal = waiting.proposals.get(&shard);
             let is_ready = waiting.readies.get(&shard).is_some_and(|it| it.t == stamp.t);
@@ -342,28 +354,21 @@ impl Replica {
 
     /// Executes a transaction, appends it and votes.
     fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
-        let Some(waiting) = self.queue.remove(stamp.id) else { return };
-        let Execution { outcome, writes, exchanged } = self.execute(step, &waiting);
-        let Waiting { work, origin, times, .. } = waiting;
-        let ballots = match (&origin, ballots) {
+        let Some(mut waiting) = self.queue.remove(stamp.id) else { return };
+        let ballots = match (&waiting.origin, ballots) {
             (Origin::Imported(record), _) => record.ballots.clone(),
             (_, Some(ballots)) => ballots,
-            (_, None) => self.current_ballots(step, &work.transaction),
+            (_, None) => self.current_ballots(step, &waiting.work.transaction),
         };
-        let mut digest = history(&self.ledger, &self.tentative, stamp, &work).digest;
-        if step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {
-            digest = work.digester(stamp.t).finish();
-        }
+        let voted = self.take_vote(step, stamp, &mut waiting);
+        let is_voted = voted.as_ref().is_some_and(|record| record.ballots == ballots);
+        let record = match voted {
+            Some(record) if is_voted => record,
+            Some(record) => Arc::new(Record { ballots, ..Record::clone(&record) }),
+            None => Arc::new(self.execute(step, stamp, &waiting, ballots).0),
+        };
+        let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
-        let record = Arc::new(Record {
-            t: stamp.t,
-            digest,
-            ballots,
-            outcome,
-            procedure_writes: writes,
-            exchanged,
-            transaction: Arc::clone(&work.transaction),
-        });
         let index = self.ledger.length();
         self.ledger.append_record(&record, index);
         let leading = self.leading.as_mut().expect("releases as a leader");
@@ -373,10 +378,39 @@ impl Replica {
         self.counters.released += 1;
         let (shard, ballot) = (self.shard, leading.ballot);
         step.observe(|| TigaObservation::Released { shard, ballot, record: Arc::clone(&record) });
-        self.vote(step, &record, false, times);
+        if !is_voted && !record.transaction.by_log {
+            self.vote(step, &record, false, times);
+        }
     }
 
-    fn execute(&self, step: &Step<'_>, waiting: &Waiting) -> Execution {
+    /// Executes a transaction. Returns what is appended, and what that rests on.
+    pub(crate) fn execute(
+        &self,
+        step: &Step<'_>,
+        stamp: Stamp,
+        waiting: &Waiting,
+        ballots: Vec<Ballot>,
+    ) -> (Record, History) {
+        let Execution { outcome, writes, exchanged } = self.run_body(step, waiting);
+        let work = &waiting.work;
+        let history = history(&self.ledger, &self.tentative, stamp, work);
+        let digest = match step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {
+            true => work.digester(stamp.t).finish(),
+            false => history.digest,
+        };
+        let record = Record {
+            t: stamp.t,
+            digest,
+            ballots,
+            outcome,
+            procedure_writes: writes,
+            exchanged,
+            transaction: Arc::clone(&work.transaction),
+        };
+        (record, history)
+    }
+
+    fn run_body(&self, step: &Step<'_>, waiting: &Waiting) -> Execution {
         let (work, library) = (&waiting.work, step.library);
         match &work.transaction.body {
             Body::Pieces { call } => run_piece(work, call, &self.ledger.rows, library),
@@ -407,7 +441,13 @@ impl Replica {
     }
 
     /// The leader votes, or says that a transaction is stable.
-    fn vote(&self, step: &mut Step<'_>, record: &Record, is_stable: bool, times: ArrivalTimes) {
+    pub(crate) fn vote(
+        &self,
+        step: &mut Step<'_>,
+        record: &Record,
+        is_stable: bool,
+        times: ArrivalTimes,
+    ) {
         let Some(leading) = &self.leading else { return };
         let is_stable = is_stable || step.options.bugs.has(TigaPlantedBug::MaximumSyncPoint);
         let (ballots, outcome) = (record.ballots.clone(), record.outcome.clone());

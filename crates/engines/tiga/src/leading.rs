@@ -85,6 +85,8 @@ pub struct Leading {
     pub(crate) refusals: Vec<Refusal>,
     /// When what is not answered is sent again, on the local clock.
     pub(crate) repeat_at: Time,
+    /// Delays of proposals from the leaders of other shards, in nanoseconds and with the difference of the clocks.
+    pub(crate) distances: BTreeMap<ShardId, i64>,
 }
 
 impl Leading {
@@ -105,6 +107,13 @@ impl Leading {
             refusing: BTreeMap::new(),
             refusals: Vec::new(),
             repeat_at: now,
+            distances: BTreeMap::new(),
         }
+    }
+
+    /// A proposal of another leader was so long on its way.
+    pub(crate) fn note_distance(&mut self, shard: ShardId, delay_ns: i64) {
+        let distance = self.distances.entry(shard).or_insert(delay_ns);
+        *distance += (delay_ns - *distance) / 8;
     }
 }

@@ -42,6 +42,7 @@ pub mod message;
 mod metrics;
 pub mod node;
 pub mod observation;
+mod optimistic;
 pub mod options;
 pub mod part_reads;
 mod planted_bugs;

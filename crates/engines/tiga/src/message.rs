@@ -132,6 +132,8 @@ pub enum Message {
         named: Ballot,
         /// Whether this is a repetition, which asks for an answer.
         again: bool,
+        /// When it was sent, on the sender's transaction clock.
+        sent: Time,
     },
     /// Leader to the leaders of the other participants: under these ballots, nothing that conflicts is accepted or released
     /// below `t` there (rule T2).
@@ -234,6 +236,17 @@ pub enum Message {
         number: u64,
         /// What is read.
         reads: Vec<Read>,
+    },
+    /// Follower to coordinator: it has synced these, which it had not voted for as the leader has (§3.6 of the paper).
+    #[coded(tag = 13)]
+    Synced {
+        /// The shard of the follower.
+        #[coded(short)]
+        shard: ShardId,
+        /// The ballot under which it has accepted them.
+        ballot: Ballot,
+        /// The transactions, and where they stand.
+        transactions: Vec<(TransactionId, Time)>,
     },
     /// The answer, in the order of the reads.
     #[coded(tag = 12)]

@@ -13,6 +13,10 @@ pub struct ReplicaCounters {
     pub votes: u64,
     /// Votes that a follower has withheld at first, since they rest on something of several shards that is not synced.
     pub withheld: u64,
+    /// Votes of leaders before the participants had agreed.
+    pub optimistic: u64,
+    /// Of these, those whose executions were discarded, since another timestamp was agreed on.
+    pub discarded: u64,
     /// Released entries that a follower has dropped, since the log has something else before them.
     pub dropped: u64,
 }
@@ -22,7 +26,9 @@ pub struct ReplicaCounters {
 pub struct CoordinatorCounters {
     /// Transactions committed by equal votes on all shards: in one round trip.
     pub fast: u64,
-    /// Transactions of which some shard's log decided.
+    /// Transactions that waited for the logs from the beginning, as a majority is near.
+    pub by_log: u64,
+    /// Others of which some shard's log decided.
     pub slow: u64,
     /// Of those that were slow: a vote had another timestamp than the leader's.
     pub slow_raised: u64,

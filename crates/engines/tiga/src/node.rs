@@ -16,7 +16,6 @@ use crate::view::{ShardView, View};
 use bytes::Bytes;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// The times of a step.
@@ -157,7 +156,6 @@ impl TigaNode {
         patience: Duration,
     ) {
         assert!(transaction.is_well_formed(), "a coordinator makes no {transaction:?}");
-        let transaction = Arc::new(transaction);
         self.act(now, library, |coordinator, _, step| {
             coordinator.begin(step, transaction, patience);
         });
@@ -383,6 +381,9 @@ fn receive(
         }
         Message::Vote { vote, sent, arrived } => {
             coordinator.voted(step, from, vote, ArrivalTimes { sent, arrived });
+        }
+        Message::Synced { shard, ballot, transactions } => {
+            coordinator.synced(step, from, shard, ballot, &transactions);
         }
         Message::Gone { id, shard, sent, arrived, .. } => {
             if id.node == step.view.me {

@@ -38,6 +38,15 @@ pub enum TigaObservation {
         /// The digest of the vote.
         digest: Digest,
     },
+    /// A leader has executed a transaction and voted for it, before the participants have agreed.
+    VotedOptimistically {
+        /// The shard that it leads.
+        shard: ShardId,
+        /// Under which it leads.
+        ballot: Ballot,
+        /// What it appends if they agree.
+        record: Arc<Record>,
+    },
     /// A leader has executed a transaction, appended it and voted for it.
     Released {
         /// The shard that it leads.
@@ -46,6 +55,15 @@ pub enum TigaObservation {
         ballot: Ballot,
         /// What it has appended.
         record: Arc<Record>,
+    },
+    /// A follower has accepted an entry from the leader's log.
+    Synced {
+        /// The shard of the replica.
+        shard: ShardId,
+        /// The ballot under which it has accepted it.
+        ballot: Ballot,
+        /// The transactions in it.
+        records: Vec<Arc<Record>>,
     },
     /// A replica has applied an entry of the log.
     Applied {

@@ -25,6 +25,13 @@ pub struct TigaOptions {
     pub seal_every: Duration,
     /// What is not answered is sent again after this. Default 250 ms.
     pub repeat_after: Duration,
+    /// A leader votes for a transaction of several shards before their leaders have agreed on its timestamp, if one of them is
+    /// at least so far away (detective agreement). Sooner saves a delay between leaders; where timestamps are raised it costs
+    /// executions that are discarded. Default 10 ms.
+    pub detective_from: Duration,
+    /// Where a majority of each participant is so near to the coordinator, it waits for the logs and asks for no votes: these
+    /// would save less time than they cost. Default 1 ms.
+    pub by_log_within: Duration,
     /// Messages about a transaction that has not come are kept for so long. Default 5 s.
     pub early_max: Duration,
     /// Bugs planted in the protocol. Default: none.
@@ -41,6 +48,8 @@ impl Default for TigaOptions {
             seal_lag: Duration::from_millis(100),
             seal_every: Duration::from_millis(100),
             repeat_after: Duration::from_millis(250),
+            detective_from: Duration::from_millis(10),
+            by_log_within: Duration::from_millis(1),
             early_max: Duration::from_secs(5),
             bugs: PlantedBugs::NONE,
         }

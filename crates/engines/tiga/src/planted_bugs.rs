@@ -11,6 +11,8 @@ pub enum TigaPlantedBug {
     ReleaseBeforeReady,
     /// A `Ready` sets no conflict tables (T2).
     ReadyWithoutPromise,
+    /// What a leader has executed before the timestamp was raised is released (T3).
+    KeepRevoked,
     /// Votes count that differ from the leader's (T4).
     CountMismatch,
     /// A simple majority of votes commits (T4).

@@ -6,7 +6,7 @@ use crate::message::Message;
 use crate::part_reads::PartReads;
 use crate::record::Record;
 use crate::stamp::{ArrivalTimes, Stamp};
-use crate::transaction::Work;
+use crate::transaction::{History, Work};
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, Error, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -34,6 +34,15 @@ pub struct Readiness {
     pub contribution: Result<PartReads, Error>,
 }
 
+/// What a leader has voted for before the participants have agreed (§3.8 of the paper).
+#[derive(Debug, Clone)]
+pub struct OptimisticVote {
+    /// What is appended if they agree on its timestamp and its ballots are still current.
+    pub record: Arc<Record>,
+    /// What it rests on here.
+    pub history: History,
+}
+
 /// A transaction that waits.
 #[derive(Debug)]
 pub struct Waiting {
@@ -49,6 +58,8 @@ pub struct Waiting {
     pub readies: BTreeMap<ShardId, Readiness>,
     /// What was said of readiness here.
     pub own: Option<Readiness>,
+    /// For what this leader has voted.
+    pub voted: Option<OptimisticVote>,
     /// When to ask again, on the local clock.
     pub repeat_at: Time,
     is_due: bool,
@@ -65,6 +76,7 @@ impl Waiting {
             proposals: BTreeMap::new(),
             readies: BTreeMap::new(),
             own: None,
+            voted: None,
             repeat_at: Time::MAX,
             is_due: false,
         }

@@ -16,6 +16,7 @@ use crate::leading::DeferredReads;
 use crate::locks::Lock;
 use crate::message::{Found, Message, Read};
 use crate::planted_bugs::TigaPlantedBug;
+use crate::queue::Waiting;
 use crate::replica::Replica;
 use crate::rows::Rows;
 use crate::step::Step;
@@ -52,7 +53,7 @@ impl Replica {
         step.send(from, Message::ReadsDone { number, found });
     }
 
-    /// Whether something waits that writes what is read, and for which this leader has said `Ready`, under any ballots. Of the
+    /// Whether something waits that writes what is read, and for which this leader has said `Ready` or voted, under any ballots. Of the
     /// row of a request anything that waits counts (rule T10): where the row is not there, the client receives that the call never
     /// takes effect. The leader of the call's home coordinates it, so a call that may still take effect waits here.
     fn is_promised(&self, step: &Step<'_>, reads: &[Read]) -> bool {
@@ -66,7 +67,8 @@ impl Replica {
         let of_requests: Vec<Read> = reads.iter().filter(is_of_request).cloned().collect();
         let of_requests = locks(tables, self.shard, &of_requests);
         let all = locks(tables, self.shard, reads);
-        self.queue.rivals(&all).any(|waiting| waiting.own.is_some())
+        let may_be_released = |waiting: &Waiting| waiting.own.is_some() || waiting.voted.is_some();
+        self.queue.rivals(&all).any(may_be_released)
             || self.queue.rivals(&of_requests).next().is_some()
     }
 }

@@ -34,7 +34,9 @@ impl Replica {
             // What it has appended is still on its way into the log.
             true => {
                 self.flush(step, true);
+                let voted = self.optimistic_votes();
                 self.queue.clear();
+                voted.into_iter().for_each(|tentative| self.tentative.insert(tentative));
             }
             false => self.step_down(),
         }

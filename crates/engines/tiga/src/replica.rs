@@ -21,9 +21,14 @@ use crate::step::Step;
 use crate::tentative::{Tentative, TentativeEntries, history};
 use crate::transaction::{Transaction, Work};
 use bytes::Bytes;
+use shoal_engine::TransactionId;
 use shoal_types::wire::decode;
 use shoal_types::{Ballot, NodeId, ShardId, Time};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// What was synced, for each coordinator.
+type Synced = BTreeMap<NodeId, Vec<(TransactionId, Time)>>;
 
 /// So many withheld votes are looked at together.
 const WITHHELD_MAX: usize = 64;
@@ -212,10 +217,12 @@ impl Replica {
     /// Ends a leadership, if there is one, and voids what is not decided.
     pub(crate) fn step_down(&mut self) {
         let leading = self.leading.take();
+        let voted = self.optimistic_votes();
         self.queue.clear();
         let mut undecided = self.ledger.forget_undecided();
         undecided.extend(leading.into_iter().flat_map(|leading| leading.batch));
         self.tentative.keep_undecided(self.shard, &undecided);
+        voted.into_iter().for_each(|tentative| self.tentative.insert(tentative));
     }
 
     /// Gives the tentative list to the leader of the promised ballot.
@@ -240,12 +247,28 @@ impl Replica {
             return;
         }
         let first = length - entries.len() as u64;
+        let mut synced = Synced::new();
         for (index, entry) in (first..).zip(entries) {
             if index == self.ledger.length() {
-                self.append(step, entry);
+                self.append(step, entry, &mut synced);
             }
         }
+        self.report_synced(step, synced);
         self.vote_for_withheld(step);
+    }
+
+    /// Reports what the log has to coordinators that wait for it: those of transactions for which this replica has not voted as
+    /// their leader has. One on the leader's node knows it as early from there.
+    fn report_synced(&self, step: &mut Step<'_>, synced: Synced) {
+        let (shard, ballot) = (self.shard, self.promised);
+        if !step.view.votes(shard) {
+            return; // What it has accepted is no part of a majority.
+        }
+        for (coordinator, transactions) in synced {
+            if coordinator != ballot.node {
+                step.send(coordinator, Message::Synced { shard, ballot, transactions });
+            }
+        }
     }
 
     /// Votes for what was withheld, as far as that may be now; a vote may be what another one waits for.
@@ -263,12 +286,24 @@ impl Replica {
         }
     }
 
-    /// Appends an entry of another leader.
-    fn append(&mut self, step: &mut Step<'_>, entry: &Bytes) {
+    /// Appends an entry of another leader. What this replica has not voted for as that leader has goes into `synced`.
+    fn append(&mut self, step: &mut Step<'_>, entry: &Bytes, synced: &mut Synced) {
         let entry: Entry = decode(entry).expect("a leader appends entries that can be read");
         match &entry {
             Entry::Batch { records, refused, .. } => {
-                records.iter().for_each(|record| self.sync(step, record));
+                for record in records {
+                    let id = record.id();
+                    if !record.transaction.by_log && !self.has_voted_for(record) {
+                        synced.entry(id.node).or_default().push((id, record.t));
+                    }
+                    self.sync(step, record);
+                }
+                let (shard, ballot) = (self.shard, self.promised);
+                step.observe(|| TigaObservation::Synced {
+                    shard,
+                    ballot,
+                    records: records.clone(),
+                });
                 for Refusal { id, .. } in refused {
                     self.queue.remove(*id);
                     self.tentative.remove(*id);
@@ -284,6 +319,12 @@ impl Replica {
             }
         }
         self.ledger.append(entry);
+    }
+
+    /// Whether this replica's vote for a transaction is as the leader's.
+    fn has_voted_for(&self, record: &Record) -> bool {
+        let own = self.tentative.get(record.id()).filter(|own| own.is_voted);
+        own.is_some_and(|own| (own.stamp.t, own.history.digest) == (record.t, record.digest))
     }
 
     /// A transaction stands in the log of the leader.
@@ -308,7 +349,7 @@ impl Replica {
         }
         assert_eq!(index, self.ledger.applied, "entries of {} are decided in order", self.shard);
         if self.ledger.length() == index {
-            self.append(step, entry);
+            self.append(step, entry, &mut Synced::new());
         }
         self.apply_next(step);
     }

@@ -9,7 +9,7 @@ use crate::digest::{
 use crate::locks::{Lock, Mode, joined};
 use crate::stamp::Stamp;
 use bytes::Bytes;
-use shoal_cluster::topology::TableMap;
+use shoal_cluster::topology::{Home, TableMap};
 use shoal_engine::TransactionId;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::wire::Coded;
@@ -127,6 +127,8 @@ pub struct Transaction {
     /// Older ones of its coordinator are over: nothing is said of them any more.
     #[coded(short)]
     pub oldest: u64,
+    /// Its coordinator waits for the logs alone: only leaders receive it, and nothing is voted for.
+    pub by_log: bool,
     /// What it does.
     pub body: Body,
     /// What it touches, in the order of the shards.
@@ -218,23 +220,31 @@ impl Part {
         joined(locks)
     }
 
-    /// Whether the key may be read.
+    /// Whether the key may be read on this shard.
     #[must_use]
-    pub fn allows_read(&self, table: TableId, key: &[u8]) -> bool {
+    pub fn allows_read(&self, tables: &TableMap, table: TableId, key: &[u8]) -> bool {
         let is_key = |access: &KeyAccess| access.table == table && access.key == key;
-        self.reads.iter().any(is_key) || self.is_in_range(table, key, Access::reads)
+        self.reads.iter().any(is_key) || self.is_in_range(tables, table, key, Access::reads)
     }
 
-    /// Whether the key may be written.
+    /// Whether the key may be written on this shard.
     #[must_use]
-    pub fn allows_write(&self, table: TableId, key: &[u8]) -> bool {
+    pub fn allows_write(&self, tables: &TableMap, table: TableId, key: &[u8]) -> bool {
         let is_key = |access: &KeyAccess| access.table == table && access.key == key;
-        self.writes.iter().any(is_key) || self.is_in_range(table, key, Access::writes)
+        self.writes.iter().any(is_key) || self.is_in_range(tables, table, key, Access::writes)
     }
 
-    fn is_in_range(&self, table: TableId, key: &[u8], access: fn(Access) -> bool) -> bool {
+    /// Whether the key is in a range that is declared so and is at home on this shard: rows of one range are on several shards.
+    fn is_in_range(
+        &self,
+        tables: &TableMap,
+        table: TableId,
+        key: &[u8],
+        access: fn(Access) -> bool,
+    ) -> bool {
         let mut ranges = self.declared_ranges.iter();
         ranges.any(|range| access(range.access) && range.contains(table, key))
+            && !matches!(tables.home(table, key), Some(Home::One(other)) if other != self.shard)
     }
 }
 

@@ -29,7 +29,9 @@ struct OnShard {
     /// The votes of leaders, and the nodes that have voted so.
     leaders: BTreeSet<VoteOf>,
     votes: BTreeMap<VoteOf, BTreeSet<NodeId>>,
-    /// As leaders have released it.
+    /// The followers that have synced it, by its timestamp and their ballot.
+    synced: BTreeMap<(Time, Ballot), BTreeSet<NodeId>>,
+    /// As leaders have released it, or voted for it.
     released: Vec<Arc<Record>>,
     /// As it stands in decided entries.
     applied: Option<Arc<Record>>,
@@ -78,7 +80,14 @@ impl EngineRules for TigaRules {
                 let of = checks.rules.transactions.entry((*shard, *id)).or_default();
                 of.votes.entry((*t, *digest, *ballot)).or_default().insert(node);
             }
-            TigaObservation::Released { shard, ballot, record } => {
+            TigaObservation::Synced { shard, ballot, records } => {
+                for record in records {
+                    let of = checks.rules.transactions.entry((*shard, record.id())).or_default();
+                    of.synced.entry((record.t, *ballot)).or_default().insert(node);
+                }
+            }
+            TigaObservation::Released { shard, ballot, record }
+            | TigaObservation::VotedOptimistically { shard, ballot, record } => {
                 let key = (*shard, record.transaction.id);
                 let of = checks.rules.transactions.entry(key).or_default();
                 let vote = (record.t, record.digest, *ballot);
@@ -237,7 +246,8 @@ impl TigaRules {
         Ok(())
     }
 
-    /// Equal votes of a fast quorum with a leader's among them, or a decided entry.
+    /// Equal votes of a fast quorum with a leader's among them, or an entry that a majority has synced under its ballot, or a
+    /// decided one.
     fn may_be_committed(
         &self,
         id: TransactionId,
@@ -249,9 +259,13 @@ impl TigaRules {
             return Err(format!("{id} is committed, and {shard} knows nothing of it"));
         };
         let is_slow = of.applied.as_ref().is_some_and(|record| record.t == t);
-        let fast = Quorums::of(voters).fast;
-        let is_fast = of.leaders.iter().any(|vote| vote.0 == t && of.votes[vote].len() >= fast);
-        match is_slow || is_fast {
+        let Quorums { fast, majority, .. } = Quorums::of(voters);
+        let mut leaders = of.leaders.iter().filter(|vote| vote.0 == t);
+        let is_fast = leaders.clone().any(|vote| of.votes[vote].len() >= fast);
+        let is_synced = leaders.any(|(t, _, ballot)| {
+            of.synced.get(&(*t, *ballot)).is_some_and(|followers| followers.len() + 1 >= majority)
+        });
+        match is_slow || is_fast || is_synced {
             true => Ok(()),
             false => {
                 Err(format!("{id} is committed at {t}; on {shard} the votes are {:?}", of.votes))

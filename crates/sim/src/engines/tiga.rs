@@ -2,7 +2,7 @@
 //! planted in it.
 
 use crate::draw::one_of;
-use crate::scenario::Scenario;
+use crate::scenario::{ClientWork, Scenario};
 use crate::subject::{Subject, limits, not_tiny};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
@@ -15,6 +15,7 @@ impl Subject for Tiga {
         ("accept-late", TigaPlantedBug::AcceptLate),
         ("release-before-ready", TigaPlantedBug::ReleaseBeforeReady),
         ("ready-without-promise", TigaPlantedBug::ReadyWithoutPromise),
+        ("keep-revoked", TigaPlantedBug::KeepRevoked),
         ("count-mismatch", TigaPlantedBug::CountMismatch),
         ("simple-quorum", TigaPlantedBug::SimpleQuorum),
         ("digest-without-history", TigaPlantedBug::DigestWithoutHistory),
@@ -49,6 +50,11 @@ impl Subject for Tiga {
             (round_trip * one_of(&mut waits, &[1, 2, 8])).max(Duration::from_millis(1));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
+        let mut agreement = random.fork(7);
+        protocol.detective_from =
+            one_of(&mut agreement, &[Duration::ZERO, round_trip / 4, Duration::MAX]);
+        protocol.by_log_within =
+            one_of(&mut agreement, &[Duration::ZERO, round_trip / 4, Duration::from_secs(1)]);
         let mut parts = random.fork(6);
         options.snapshot_part.records_max = one_of(&mut parts, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut parts, &[1, 100, 100_000]);
@@ -57,10 +63,19 @@ impl Subject for Tiga {
     }
 
     /// A node has one worker. Votes are in memory: a process that has ended has lost them, and begins without memory. A shard
-    /// that is lost holds up the recovery of others, so no majority is lost.
-    fn fit(scenario: &mut Scenario, _: &mut Random) {
+    /// that is lost holds up the recovery of others, so no majority is lost. Some clients call procedures, which declare what
+    /// they touch: the engine executes those in other ways than transactions that are run step by step.
+    fn fit(scenario: &mut Scenario, random: &mut Random) {
         scenario.shape.workers = 1;
         scenario.loss = None;
+        let mut calling = random.fork(8);
+        for group in &mut scenario.groups {
+            if let ClientWork::Micro { calls, .. } | ClientWork::TpcC { calls, .. } =
+                &mut group.work
+            {
+                *calls = calling.chance(2, 3);
+            }
+        }
         let faults = &mut scenario.fault_schedule;
         if scenario.failures.fails {
             scenario.shape.voters = scenario.shape.voters.max(3);

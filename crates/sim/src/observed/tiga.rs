@@ -30,6 +30,13 @@ impl Observed for TigaObservation {
             TigaObservation::Released { record, .. } => {
                 words(3, record.transaction.id.sequence, record.t.0 ^ record.digest.version());
             }
+            TigaObservation::VotedOptimistically { record, .. } => {
+                words(8, record.transaction.id.sequence, record.t.0 ^ record.digest.version());
+            }
+            TigaObservation::Synced { shard, ballot, records } => {
+                let of = u64::from(shard.0) << 32 | u64::from(ballot.epoch.0);
+                words(9, of, records.len() as u64);
+            }
             TigaObservation::Applied { shard, index, records } => {
                 words(4, u64::from(shard.0) << 32 | *index, records.len() as u64);
             }
@@ -46,6 +53,8 @@ impl Observed for TigaObservation {
             }
             TigaObservation::Voted { .. }
             | TigaObservation::Released { .. }
+            | TigaObservation::VotedOptimistically { .. }
+            | TigaObservation::Synced { .. }
             | TigaObservation::Applied { .. }
             | TigaObservation::Restored { .. }
             | TigaObservation::Refused { .. }

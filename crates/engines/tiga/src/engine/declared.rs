@@ -91,7 +91,7 @@ impl Tiga {
         let writers = parts.iter().filter(is_writer).count();
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
-        let transaction = Transaction { id, oldest, body, parts };
+        let transaction = Transaction { id, oldest, by_log: false, body, parts };
         self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call) });
         let patience = self.patience(keys);
         self.with_node(effects, |node, now, library| {

@@ -35,7 +35,7 @@ use crate::message::Envelope;
 use crate::node::{Now, TigaNode};
 use crate::observation::TigaObservation;
 use bytes::Bytes;
-use metrics::{SHARD_METRICS, STAGES};
+use metrics::{NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
 use shoal_engine::epoch_reports::EpochReports;
@@ -45,7 +45,9 @@ use shoal_engine::execution::task_driver::TaskDriver;
 use shoal_engine::execution::worker_context::{
     EngineRequest, OperationSite, WorkerContext, WorkerSetup,
 };
-use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
+use shoal_engine::metrics::{
+    CommitStage, EngineCounters, NodeColumn, RuntimeCounters, ShardMetric,
+};
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::transaction_clock::{EventTimes, TransactionTime};
@@ -107,6 +109,7 @@ impl Engine for Tiga {
     const USES_TRANSACTION_CLOCK: bool = true;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
+    const NODE_COLUMNS: &'static [NodeColumn] = NODE_COLUMNS;
 
     fn share(setup: &Setup<TigaEngineOptions>, node: NodeId) -> Arc<TigaShared> {
         let workers = setup.topology.workers();
@@ -233,7 +236,11 @@ impl Engine for Tiga {
     }
 
     fn counters(&self) -> EngineCounters<TigaCounters> {
-        self.runtime.counted(TigaCounters::of_node(&self.node))
+        self.runtime.counted(TigaCounters::of_node(&self.node, self.times.now.error_bound))
+    }
+
+    fn runtime_counters(&self) -> RuntimeCounters {
+        self.runtime.counted(()).runtime
     }
 
     fn shard_values(&self, shard: ShardId) -> Vec<Option<u64>> {

@@ -302,7 +302,13 @@ impl OpenTransaction {
         }
         let parts: Vec<Part> = parts.into_values().collect();
         let id = self.remote_branches.id;
-        (!parts.is_empty()).then_some(Transaction { id, oldest, body: Body::Certify, parts })
+        (!parts.is_empty()).then_some(Transaction {
+            id,
+            oldest,
+            by_log: false,
+            body: Body::Certify,
+            parts,
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use shoal_engine::TransactionId;
 use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
-use shoal_tiga::message::Message;
+use shoal_tiga::message::{Message, Read};
 use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, RangeAccess, Transaction};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
@@ -102,7 +102,12 @@ impl Cluster {
         Cluster::with(TigaOptions::default())
     }
 
+    /// All are voted for, near as the nodes are.
     pub fn with(options: TigaOptions) -> Cluster {
+        Cluster::of(TigaOptions { by_log_within: Duration::ZERO, ..options })
+    }
+
+    pub fn of(options: TigaOptions) -> Cluster {
         let mut builder = Topology::builder().workers(1).datacenter("d");
         for node in 0..7 {
             builder = builder.node(format!("n{node}"), "d");
@@ -112,7 +117,7 @@ impl Cluster {
                 voters(shard).iter().map(|node| format!("n{}", node.0)).collect();
             builder = builder.shard(names[0].clone(), names, Vec::<String>::new());
         }
-        let builder = builder.table("t", Partitioning::Hash { prefix_bytes: 0 });
+        let builder = builder.table("t", Partitioning::ranges([vec![], vec![100]]));
         let topology = builder.build().expect("a topology");
         let log = |shard| Log {
             ballot: Ballot::default(),
@@ -378,6 +383,18 @@ impl Cluster {
         transaction
     }
 
+    /// As [`Cluster::appending`], of one range on both shards: where its rows are, only their keys say.
+    pub fn appending_anywhere(&mut self, from: u8, prefix: u8, last: u8) -> Transaction {
+        let mut transaction = self.appending(from, prefix, last);
+        for part in &mut transaction.parts {
+            part.ranges =
+                vec![RangeAccess { table: TABLE, granule: None, reads: true, writes: true }];
+            let range = FootprintRange::of(TABLE, &Scan::all(), Access::ReadWrite);
+            part.declared_ranges = vec![range];
+        }
+        transaction
+    }
+
     /// A transaction that writes what `from` has, a key of shard 0, behind the keys that begin with `prefix`, on shard 1.
     pub fn appending(&mut self, from: u8, prefix: u8, last: u8) -> Transaction {
         let keys = [from, prefix, last];
@@ -396,7 +413,7 @@ impl Cluster {
         let (procedure, arguments) = (procedure.into(), Bytes::copy_from_slice(keys));
         let body = body(ProcedureCall { procedure, arguments, request: None });
         let parts = self.parts(keys);
-        Transaction { id: self.next_id(), oldest: 0, body, parts }
+        Transaction { id: self.next_id(), oldest: 0, by_log: false, body, parts }
     }
 
     pub fn next_id(&mut self) -> TransactionId {
@@ -417,6 +434,18 @@ impl Cluster {
             part.writes.push(access);
         }
         parts.into_values().collect()
+    }
+
+    /// Reads key 1 at a leader of shard 0. Returns how many answers are on their way.
+    pub fn answers_to_read(&mut self, leader: NodeId) -> usize {
+        let read = Read::Key { table: TABLE, key: Bytes::from_static(&[1]) };
+        self.repeat(
+            CLIENT,
+            leader,
+            Message::Reads { shard: ShardId(0), number: 1, reads: vec![read] },
+        );
+        self.deliver_last();
+        self.messages().filter(|message| matches!(message, Message::ReadsDone { .. })).count()
     }
 
     /// The sums that a committed transaction returned, of all shards; `None` while it is not committed.

@@ -1,6 +1,7 @@
 //! Nodes alone: messages are delivered by hand, and logs are lists.
 
 mod cluster;
+mod distances;
 mod planted;
 mod recovery;
 mod scripts;

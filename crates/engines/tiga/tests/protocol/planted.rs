@@ -1,10 +1,10 @@
 //! Planted bugs: each script ends otherwise with the bug than without it.
 
-use super::cluster::{CLIENT, Cluster, HEADROOM, MS, TABLE, submit, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, MS, submit, voters};
 use bytes::Bytes;
 use shoal_engine::PlantedBugs;
 use shoal_tiga::digest::Digest;
-use shoal_tiga::message::{LeaderVote, Message, Read, Vote};
+use shoal_tiga::message::{LeaderVote, Message, Vote};
 use shoal_tiga::transaction::{Body, Transaction};
 use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
@@ -171,15 +171,6 @@ fn seal_open() {
     assert_shows(TigaPlantedBug::SealOpen, script, false, true);
 }
 
-/// The answers to a read of key 1 by the leader of shard 0.
-fn reads_of(cluster: &mut Cluster, leader: NodeId) -> usize {
-    let read = Read::Key { table: TABLE, key: Bytes::from_static(&[1]) };
-    let message = Message::Reads { shard: ShardId(0), number: 1, reads: vec![read] };
-    cluster.repeat(CLIENT, leader, message);
-    cluster.deliver_last();
-    cluster.messages().filter(|message| matches!(message, Message::ReadsDone { .. })).count()
-}
-
 #[test]
 fn read_unstable() {
     let script = |mut cluster: Cluster| {
@@ -187,7 +178,7 @@ fn read_unstable() {
         cluster.deliver(|_, to, _| to == NodeId(0));
         cluster.pass(HEADROOM);
         cluster.deliver(|_, _, _| true);
-        reads_of(&mut cluster, NodeId(0))
+        cluster.answers_to_read(NodeId(0))
     };
     assert_shows(TigaPlantedBug::ReadUnstable, script, 0, 1);
 }
@@ -210,7 +201,7 @@ fn read_over_ready() {
         cluster.decide(1);
         cluster.deliver(|from, _, message| !is_held(from, message));
         assert_eq!(cluster.sums(behind), Some(vec![2]));
-        reads_of(&mut cluster, NodeId(0))
+        cluster.answers_to_read(NodeId(0))
     };
     assert_shows(TigaPlantedBug::ReadOverReady, script, 0, 1);
 }
@@ -235,7 +226,7 @@ fn read_past_what_a_recovery_has_kept() {
         cluster.deliver(|_, _, _| true);
         let replica = cluster.node(NodeId(1)).replica(ShardId(0)).expect("has it");
         assert!(replica.serves().is_some() && replica.waiting().0 == 1, "it is kept and waits");
-        reads_of(&mut cluster, NodeId(1))
+        cluster.answers_to_read(NodeId(1))
     };
     assert_shows(TigaPlantedBug::ReadUnstable, script, 0, 1);
 }
@@ -278,8 +269,13 @@ fn export_unstable() {
             part.certificate.versions = vec![0];
             part.certificate.values = vec![Some(Bytes::from_static(b"v"))];
         }
-        let certificate =
-            Transaction { id: cluster.next_id(), oldest: 0, body: Body::Certify, parts };
+        let certificate = Transaction {
+            id: cluster.next_id(),
+            oldest: 0,
+            by_log: false,
+            body: Body::Certify,
+            parts,
+        };
         cluster.begin(certificate);
         cluster.deliver(|_, to, _| to == NodeId(0) || to == NodeId(3));
         cluster.pass(HEADROOM);

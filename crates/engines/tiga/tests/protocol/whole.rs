@@ -102,3 +102,19 @@ fn what_is_appended_to_a_range_is_executed_and_what_is_inserted_before_its_end_i
     let values = [5, 6, 7].map(|last| cluster.value_of(NodeId(4), &[101, last]));
     assert_eq!(values, [Some(1), None, Some(1)]);
 }
+
+/// A range may have rows on several shards: what is written into it, one of them has.
+#[test]
+fn what_is_written_into_a_range_of_several_shards_is_written_at_its_home() {
+    let mut cluster = one_and_two();
+    let appending = cluster.appending_anywhere(1, 101, 5);
+    let id = appending.id;
+    cluster.begin(appending);
+    cluster.settle();
+    assert_eq!(cluster.sums(id), Some(vec![]));
+    let of = |node: u32, shard| {
+        let replica = cluster.node(NodeId(node)).replica(ShardId(shard)).expect("has it");
+        replica.ledger().rows.get(TABLE, &[101, 5]).is_some()
+    };
+    assert_eq!([of(0, 0), of(3, 1)], [false, true]);
+}

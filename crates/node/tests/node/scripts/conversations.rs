@@ -36,6 +36,14 @@ const COORDINATED_ANYWHERE: &str = "
     settle
 ";
 
+/// A follower does not receive a transaction, and has it from its leader's log.
+const NOT_VOTED_FOR: &str = "
+    run t11 5 put a 7
+    drop kind=Submit to=3 count=1
+    settle
+    wait 20
+";
+
 /// A leader fails, comes back without its memory, and gets a copy of the shard.
 const FAILURE: &str = "
     cut 0 nodes
@@ -195,6 +203,7 @@ fn the_conversation_of_tiga_keeps_its_form() {
         "Propose",
         "Ready",
         "Settled",
+        "Synced",
         "ListWanted",
         "List",
         "Query",
@@ -206,5 +215,6 @@ fn the_conversation_of_tiga_keeps_its_form() {
     ];
     let kinds = [&own[..], &STREAM].concat();
     let cluster = "cluster shards=3 managed coordinators=1 trim=1";
-    check::<Tiga>("tiga", cluster, &[TRANSACTIONS, COORDINATED_ANYWHERE, FAILURE], &kinds);
+    let script = [TRANSACTIONS, COORDINATED_ANYWHERE, NOT_VOTED_FOR, FAILURE];
+    check::<Tiga>("tiga", cluster, &script, &kinds);
 }

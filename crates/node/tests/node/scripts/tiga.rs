@@ -4,10 +4,13 @@ use super::engines::{Tiga, TigaEngineMessage, TigaEngineOptions, TigaObservation
 use super::messages::{apply_limits, show_relay};
 use shoal_golden::Words;
 use shoal_types::{Epoch, ShardId};
+use std::time::Duration;
 
 impl TracedEngine for Tiga {
     fn options(words: &Words<'_>) -> TigaEngineOptions {
         let mut options = TigaEngineOptions::default();
+        // The nodes of a script are near, and votes have a form, too.
+        options.protocol.by_log_within = Duration::ZERO;
         apply_limits(&mut options.limits, words);
         options
     }

@@ -1,0 +1,111 @@
+//! Detective agreement (§3.8 of the paper): a leader that is far from the others votes before they have agreed on a timestamp.
+//!
+//! ```text
+//!   due, nothing before it ──► executed, voted for ──► Ready(t) of all ──► appended as it was executed
+//!                                       └ agreed on a later timestamp ──► discarded; executed and voted for again there
+//! ```
+//! If all participants have voted at one timestamp under one set of ballots, no leader among them proposes a later one, and
+//! the transaction is committed. `Ready` means the same as without, so each leader chooses alone. Only procedures in pieces are
+//! voted for so: others are executed on what participants send each other with `Ready`.
+//!
+//! The vote binds like a follower's: the conflict tables are set first, nothing is read over it (rule T11), and once the leader
+//! is none any more the vote stands in its tentative list (E11).
+
+use crate::observation::TigaObservation;
+use crate::planted_bugs::TigaPlantedBug;
+use crate::queue::{OptimisticVote, Origin, Waiting};
+use crate::record::{Record, others};
+use crate::replica::Replica;
+use crate::stamp::Stamp;
+use crate::step::Step;
+use crate::tentative::Tentative;
+use crate::transaction::Body;
+use shoal_engine::TransactionId;
+use shoal_types::{Ballot, NodeId};
+use std::sync::Arc;
+
+impl Replica {
+    /// Whether this leader votes for a transaction before the others have agreed with it. What a recovery has left is agreed
+    /// on first.
+    pub(crate) fn votes_optimistically(
+        &self,
+        step: &Step<'_>,
+        waiting: &Waiting,
+        ballots: &[Ballot],
+    ) -> bool {
+        let transaction = &waiting.work.transaction;
+        let named = transaction.parts.iter().map(|part| &part.ballot);
+        let Some(leading) = &self.leading else { return false };
+        let from = i64::try_from(step.options.detective_from.as_nanos()).unwrap_or(i64::MAX);
+        let is_far = |shard| leading.distances.get(&shard).is_some_and(|ns| *ns >= from);
+        matches!(waiting.origin, Origin::Accepted)
+            && !transaction.by_log
+            && matches!(transaction.body, Body::Pieces { .. })
+            && named.eq(ballots)
+            && others(transaction, self.shard).any(is_far)
+    }
+
+    /// Executes the transaction at the head of its queue and votes for it, unless it has.
+    pub(crate) fn vote_optimistically(
+        &mut self,
+        step: &mut Step<'_>,
+        stamp: Stamp,
+        ballots: &[Ballot],
+    ) {
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
+        let keeps = step.options.bugs.has(TigaPlantedBug::KeepRevoked);
+        if waiting.voted.as_ref().is_some_and(|voted| voted.record.t == stamp.t || keeps) {
+            return;
+        }
+        self.counters.discarded += u64::from(waiting.voted.is_some());
+        self.conflicts.note(&waiting.work.locks, stamp.t);
+        let (record, history) = self.execute(step, stamp, waiting, ballots.to_vec());
+        let (record, times) = (Arc::new(record), waiting.times);
+        let ballot = self.leading.as_ref().map(|leading| leading.ballot).unwrap_or_default();
+        let shard = self.shard;
+        step.observe(|| {
+            let record = Arc::clone(&record);
+            TigaObservation::VotedOptimistically { shard, ballot, record }
+        });
+        self.vote(step, &record, false, times);
+        self.counters.optimistic += 1;
+        if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
+            waiting.voted = Some(OptimisticVote { record, history });
+        }
+    }
+
+    /// What this leader has voted for and releases now. A vote at another timestamp leaves nothing (rule T3).
+    pub(crate) fn take_vote(
+        &mut self,
+        step: &Step<'_>,
+        stamp: Stamp,
+        waiting: &mut Waiting,
+    ) -> Option<Arc<Record>> {
+        let OptimisticVote { record, .. } = waiting.voted.take()?;
+        if record.t == stamp.t {
+            return Some(record);
+        }
+        self.counters.discarded += 1;
+        let keeps = step.options.bugs.has(TigaPlantedBug::KeepRevoked);
+        keeps.then(|| Arc::new(Record { t: stamp.t, ..Record::clone(&record) }))
+    }
+
+    /// The coordinator asks again for what this leader may have voted for.
+    pub(crate) fn repeat_vote(&self, step: &mut Step<'_>, from: NodeId, id: TransactionId) {
+        let Some((_, waiting)) = self.queue.get(id).filter(|_| from == id.node) else { return };
+        if let Some(voted) = &waiting.voted {
+            self.vote(step, &voted.record, false, Default::default());
+        }
+    }
+
+    /// The votes of this leader that may have committed something, as a follower has them in its list.
+    pub(crate) fn optimistic_votes(&self) -> Vec<Tentative> {
+        let voted = self.queue.iter().filter_map(|(stamp, waiting)| {
+            let voted = waiting.voted.as_ref().filter(|voted| voted.record.t == stamp.t)?;
+            let (work, history) = (waiting.work.clone(), voted.history.clone());
+            let (is_voted, waits_for, times) = (true, None, waiting.times);
+            Some(Tentative { stamp, work, history, is_voted, waits_for, times })
+        });
+        voted.collect()
+    }
+}
