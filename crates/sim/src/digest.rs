@@ -67,24 +67,3 @@ impl fmt::Display for Digest {
         write!(f, "{:016x}", self.0)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(parts: &[&[u8]]) -> Digest {
-        let mut digest = Digest::new();
-        parts.iter().for_each(|part| digest.bytes(part));
-        digest
-    }
-
-    #[test]
-    fn order_length_and_place_matter() {
-        let all: [&[&[u8]]; 6] = [&[], &[b""], &[b"a", b"b"], &[b"b", b"a"], &[b"ab"], &[b"ab\0"]];
-        for (at, one) in all.iter().enumerate() {
-            for (other_at, other) in all.iter().enumerate() {
-                assert_eq!(of(one) == of(other), at == other_at, "{one:?} {other:?}");
-            }
-        }
-    }
-}

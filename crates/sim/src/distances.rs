@@ -46,12 +46,12 @@ pub enum DistanceSource {
 
 /// A row of delays for each datacenter that messages come from, and about the longest round trip in
 /// nanoseconds.
-pub(crate) type DelayMatrix = (Vec<Vec<Delay>>, u64);
+pub type DelayMatrix = (Vec<Vec<Delay>>, u64);
 
 impl DistanceSource {
     /// The delays from this source; `drawn` are those of the scenario's draws, which are kept within a
     /// datacenter.
-    pub(crate) fn delays(self, drawn: DelayMatrix) -> DelayMatrix {
+    pub fn delays(self, drawn: DelayMatrix) -> DelayMatrix {
         let near = drawn.0[0][0];
         match self {
             DistanceSource::Drawn => drawn,
@@ -79,7 +79,7 @@ impl DistanceSource {
 }
 
 /// Draws the delays between `datacenters` datacenters.
-pub(crate) fn draw(random: &mut Random, datacenters: usize) -> DelayMatrix {
+pub fn draw(random: &mut Random, datacenters: usize) -> DelayMatrix {
     let near = Delay {
         base_ns: one_of(random, &[1_000, 20_000, 50_000, 200_000]),
         jitter_ns: one_of(random, &[0, 10_000, 100_000, 1_000_000]),
@@ -110,30 +110,4 @@ fn matrix(
         }
     }
     (delays, 2 * longest)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unequal_distances_differ_and_regions_give_their_own() {
-        let (mut there_and_back, mut far_and_near) = (0, 0);
-        for seed in 0..100 {
-            let drawn = draw(&mut Random::new(seed), 3);
-            let (unequal, _) = DistanceSource::Unequal(Random::new(seed)).delays(drawn.clone());
-            let ways = |row: usize| (0..3).filter(move |to| *to != row).map(move |to| (row, to));
-            let mut ns: Vec<u64> =
-                (0..3).flat_map(ways).map(|(from, to)| unequal[from][to].base_ns).collect();
-            there_and_back += u64::from(unequal[0][1].base_ns > 10 * unequal[1][0].base_ns);
-            ns.sort_unstable();
-            far_and_near += u64::from(ns[5] > 100 * ns[0]);
-            assert_eq!(unequal[1][1], drawn.0[1][1]);
-
-            let (tiga, round_trip_ns) =
-                DistanceSource::Regions(SimulatedRegions::Tiga).delays(drawn);
-            assert_eq!((tiga.len(), tiga[2][3].base_ns, round_trip_ns), (4, 150 * MS, 300 * MS));
-        }
-        assert!(there_and_back > 10 && far_and_near > 10, "{there_and_back} {far_and_near}");
-    }
 }

@@ -8,8 +8,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`queue`], [`clock`], `transaction_clocks`, [`network`], [`cpu`], `disk`, [`fault_schedule`] | the parts of the
-//! simulated environment |
+//! | [`queue`], [`clock`], [`transaction_clocks`], [`network`], [`cpu`], `disk`, [`fault_schedule`] | the parts of the simulated environment |
 //! | [`simulation`] | the event loop that runs a cluster in it |
 //! | [`clients`] | the clients, on workers and outside |
 //! | [`managers`], [`recovery`], `replacements`, `node_changes` | the configuration managers, the progress of each recovery, replicas that move, and nodes that are added and removed |
@@ -17,7 +16,7 @@
 //! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw` | what is drawn from a seed, and how |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`engines`], [`planted`] | an engine and its bugs to plant; the engines; how soon each bug has to be caught |
-//! | [`coverage`], [`metrics`], [`trace`], [`digest`] | what a run reports |
+//! | [`coverage`], [`metrics`], [`trace`], [`digest`], [`panics`] | what a run reports |
 
 pub mod checks;
 pub mod clients;
@@ -39,7 +38,7 @@ pub mod metrics;
 pub mod network;
 mod node_changes;
 pub mod observed;
-mod panics;
+pub mod panics;
 pub mod planted;
 pub mod queue;
 pub mod recovery;
@@ -49,7 +48,7 @@ pub mod scenario;
 pub mod simulation;
 pub mod subject;
 pub mod trace;
-mod transaction_clocks;
+pub mod transaction_clocks;
 mod violation;
 
 pub use distances::SimulatedRegions;

@@ -46,17 +46,3 @@ fn words(panicked: &panic::PanicHookInfo<'_>) -> String {
         None => message.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_panic_is_noted() {
-        let (ended, said) = note(|| panic::catch_unwind(|| panic!("seven {}", 7)));
-        assert!(ended.is_err());
-        assert!(said.starts_with("seven 7 (") && said.contains("panics.rs"), "{said}");
-        let (value, said) = note(|| 3);
-        assert_eq!((value, said.as_str()), (3, ""));
-    }
-}

@@ -85,46 +85,13 @@ impl<T> EventQueue<T> {
         self.heap.len()
     }
 
+    /// The number of slots for items, used and free: the most items that the queue has had at once.
+    pub fn slots(&self) -> usize {
+        self.items.len()
+    }
+
     /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn order(seed: u64, times: &[u64]) -> Vec<usize> {
-        let mut queue = EventQueue::new(Random::new(seed));
-        for (number, at) in times.iter().enumerate() {
-            queue.push(Time(*at), number);
-        }
-        std::iter::from_fn(|| queue.pop()).map(|(_, number)| number).collect()
-    }
-
-    #[test]
-    fn items_come_by_time() {
-        assert_eq!(order(1, &[30, 10, 20, 5]), [3, 1, 2, 0]);
-    }
-
-    #[test]
-    fn ties_are_drawn_from_the_seed() {
-        let ties = [7; 6];
-        assert_eq!(order(1, &ties), order(1, &ties));
-        assert!((2..10).any(|seed| order(seed, &ties) != order(1, &ties)));
-    }
-
-    #[test]
-    fn places_are_used_again() {
-        let mut queue = EventQueue::new(Random::new(1));
-        for round in 0..100 {
-            queue.push(Time(round), round);
-            queue.push(Time(round), round);
-            assert_eq!((queue.pop().map(|(at, _)| at), queue.len()), (Some(Time(round)), 1));
-            queue.pop();
-        }
-        assert!(queue.is_empty());
-        assert_eq!(queue.items.len(), 2);
     }
 }

@@ -12,21 +12,21 @@ use std::time::Duration;
 const MS: u64 = 1_000_000;
 
 /// The time that all system clocks show at the start, but for their offsets: no offset leads below zero.
-const BEGINNING_NS: u64 = 1_000_000 * 1_000 * MS;
+pub const BEGINNING_NS: u64 = 1_000_000 * 1_000 * MS;
 
 /// The errors of system clocks.
 #[derive(Debug, Clone, Copy)]
-struct ClockErrors {
+pub struct ClockErrors {
     /// The greatest offset, either way; also the greatest change when a clock is set.
-    offset_ns_max: u64,
+    pub offset_ns_max: u64,
     /// The greatest drift, either way, in millionths.
-    drift_ppm_max: u64,
+    pub drift_ppm_max: u64,
     /// Readings before which the clock is set, of a thousand.
-    set_permille: u64,
+    pub set_permille: u64,
     /// Percentage of readings whose error bound is too small.
-    lies_percent: u64,
+    pub lies_percent: u64,
     /// Percentage of readings without an error bound.
-    unknown_percent: u64,
+    pub unknown_percent: u64,
 }
 
 /// The system clock of one node: the true time plus an offset, which changes.
@@ -50,7 +50,7 @@ struct NodeTransactionClock {
 
 /// The transaction clocks of a cluster.
 #[derive(Debug)]
-pub(crate) struct TransactionClocks {
+pub struct TransactionClocks {
     errors: ClockErrors,
     /// The interval between two readings of a system clock.
     observe_every: Duration,
@@ -59,7 +59,7 @@ pub(crate) struct TransactionClocks {
 
 /// An event of a node: when it is taken, and when its frame arrived.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct EventInstant {
+pub struct EventInstant {
     /// The node whose clock shows the time of the event.
     pub node: NodeId,
     /// The number of the node's process.
@@ -91,7 +91,7 @@ fn either_way(random: &mut Random, max: u64) -> i64 {
 
 impl TransactionClocks {
     /// Draws the clocks of `nodes` nodes.
-    pub(crate) fn draw(nodes: usize, mut random: Random) -> TransactionClocks {
+    pub fn draw(nodes: usize, mut random: Random) -> TransactionClocks {
         let errors = ClockErrors::draw(&mut random);
         let observe_every = Duration::from_nanos(one_of(&mut random, &[MS, 10 * MS, 100 * MS]));
         let node = |number| {
@@ -104,13 +104,18 @@ impl TransactionClocks {
         TransactionClocks { observe_every, nodes: (0..nodes as u64).map(node).collect(), errors }
     }
 
+    /// The errors that the clocks have, as drawn or since they were calmed.
+    pub fn errors(&self) -> ClockErrors {
+        self.errors
+    }
+
     /// From now on no clock is set, and no error bound is too small. Offsets and drifts stay.
-    pub(crate) fn calm(&mut self) {
+    pub fn calm(&mut self) {
         (self.errors.set_permille, self.errors.lies_percent) = (0, 0);
     }
 
     /// The times of an event on the node's transaction clock.
-    pub(crate) fn times(&mut self, at: EventInstant) -> EventTimes {
+    pub fn times(&mut self, at: EventInstant) -> EventTimes {
         let TransactionClocks { errors, observe_every, nodes } = self;
         let node = &mut nodes[at.node.0 as usize];
         if node.transaction.as_ref().is_none_or(|(instance, _)| *instance != at.instance) {
@@ -158,74 +163,5 @@ impl SimulatedSystemClock {
     fn offset_ns(&self, now: Time) -> i64 {
         let passed = i128::from((now - self.since).as_nanos() as u64);
         self.offset_ns + (passed * i128::from(self.drift_ppm) / 1_000_000) as i64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Times of a node that takes an event every millisecond, on a local clock that is true.
-    fn times_of(seed: u64, clocks: &mut TransactionClocks) -> Vec<(Time, EventTimes)> {
-        let node = NodeId((seed % 3) as u32);
-        let event = |turn: u64| {
-            let now = Time(turn * MS);
-            let instant = EventInstant {
-                node,
-                instance: 1,
-                now,
-                local: now,
-                arrived: Time(now.0.saturating_sub(1000)),
-            };
-            (Time(BEGINNING_NS + now.0), clocks.times(instant))
-        };
-        (0..2000).map(event).collect()
-    }
-
-    #[test]
-    fn clocks_go_forward_repeat_from_their_seed_and_are_wrong_in_every_way() {
-        let (mut wrong, mut unknown, mut lies, mut steps) = (0, 0, 0, 0);
-        for seed in 0..200 {
-            let mut clocks = TransactionClocks::draw(3, Random::new(seed));
-            let times = times_of(seed, &mut clocks);
-            let mut again = TransactionClocks::draw(3, Random::new(seed));
-            assert_eq!(times, times_of(seed, &mut again));
-            for pair in times.windows(2) {
-                let ([before, after], gone) = ([pair[0].1, pair[1].1], pair[1].0 - pair[0].0);
-                assert!(before.now.time <= after.now.time, "seed {seed}: {pair:?}");
-                assert!(after.arrived.time <= after.now.time, "seed {seed}: {pair:?}");
-                steps += u32::from(after.now.time - before.now.time > 2 * gone);
-            }
-            let honest = clocks.errors.lies_percent == 0;
-            for (truth, EventTimes { now, .. }) in times {
-                wrong +=
-                    u32::from(now.time.max(truth) - now.time.min(truth) > Duration::from_nanos(MS));
-                let Some((earliest, latest)) = now.interval() else {
-                    unknown += 1;
-                    continue;
-                };
-                let contains = earliest <= truth && truth <= latest;
-                assert!(contains || !honest, "seed {seed}: {earliest} {truth} {latest}");
-                lies += u32::from(!contains);
-            }
-        }
-        assert!(
-            wrong > 1000 && unknown > 1000 && lies > 1000 && steps > 10,
-            "{wrong} {unknown} {lies} {steps}"
-        );
-    }
-
-    #[test]
-    fn a_new_process_begins_with_what_the_system_shows() {
-        let mut clocks = TransactionClocks::draw(1, Random::new(4));
-        let mut event = |instance, now: u64| {
-            let now = Time(now);
-            let node = NodeId(0);
-            clocks.times(EventInstant { node, instance, now, local: now, arrived: now }).now.time
-        };
-        let (first, later) = (event(1, 0), event(1, 50 * MS));
-        assert!(later > first);
-        // The local clock of another process may show anything.
-        event(2, 60 * MS);
     }
 }

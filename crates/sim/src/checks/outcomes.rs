@@ -36,19 +36,3 @@ impl Outcomes {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use shoal_types::{NodeId, WorkerId};
-
-    #[test]
-    fn a_transaction_has_one_outcome() {
-        let id = |sequence| TransactionId { node: NodeId(1), worker: WorkerId(0), sequence };
-        let mut outcomes = Outcomes::default();
-        assert_eq!(outcomes.installed(id(1)), Ok(()));
-        assert_eq!(outcomes.gave_up(id(2), ShardId(0)), Ok(()));
-        assert!(outcomes.gave_up(id(1), ShardId(0)).is_err());
-        assert!(outcomes.installed(id(2)).is_err());
-    }
-}

@@ -25,17 +25,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// A node that has not accepted the connection after this time is given up, as it is over sockets.
-const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
 /// The number of a client's main task; tasks that the client spawns have greater numbers.
 const MAIN: u64 = 0;
 
 /// Identifies a connection of one process.
-pub(crate) type ConnectionNumber = u32;
+pub type ConnectionNumber = u32;
 
 /// What a process asks the simulation to do.
 #[derive(Debug)]
-pub(crate) enum ProcessOutput {
+pub enum ProcessOutput {
     /// Connect to this worker; the process has chosen the connection's number.
     Dial(ConnectionNumber, WorkerPlace),
     /// Send this message over a connection.
@@ -45,7 +45,7 @@ pub(crate) enum ProcessOutput {
 }
 
 /// A node's answer to a dial: the worker that accepted it, or why it failed.
-pub(crate) type ConnectAnswer = Result<WorkerPlace, Cause>;
+pub type ConnectAnswer = Result<WorkerPlace, Cause>;
 
 /// A simulated process that runs the shipped client.
 pub struct ClientProcess {
@@ -113,7 +113,7 @@ impl ClientProcess {
     }
 
     /// Runs all woken tasks at `now`.
-    pub(crate) fn run(&mut self, now: Time) {
+    pub fn run(&mut self, now: Time) {
         self.environment.0.pass_to(now);
         loop {
             let spawned = std::mem::take(&mut lock(&self.environment.0.state).spawned);
@@ -151,18 +151,18 @@ impl ClientProcess {
     }
 
     /// The next thing that the process asks for.
-    pub(crate) fn wanted(&self) -> Option<ProcessOutput> {
+    pub fn wanted(&self) -> Option<ProcessOutput> {
         lock(&self.environment.0.state).wanted.pop_front()
     }
 
     /// When the process has to run again, even if no message arrives.
-    pub(crate) fn wake_at(&self) -> Time {
+    pub fn wake_at(&self) -> Time {
         let state = lock(&self.environment.0.state);
         state.timers.first_key_value().map_or(Time::MAX, |((at, _), _)| *at)
     }
 
     /// A node has answered a dial. If the client has stopped waiting, the connection is closed.
-    pub(crate) fn dialed(&self, number: ConnectionNumber, answer: ConnectAnswer) {
+    pub fn dialed(&self, number: ConnectionNumber, answer: ConnectAnswer) {
         let mut state = lock(&self.environment.0.state);
         let dial = state.dials.remove(&number);
         let is_up = answer.is_ok();
@@ -173,7 +173,7 @@ impl ClientProcess {
     }
 
     /// A message has arrived over a connection.
-    pub(crate) fn receive(&self, now: Time, number: ConnectionNumber, said: ToClient) {
+    pub fn receive(&self, now: Time, number: ConnectionNumber, said: ToClient) {
         self.environment.0.pass_to(now);
         let incoming = lock(&self.environment.0.state).connections.get(&number).cloned();
         if let Some(incoming) = incoming {
@@ -182,7 +182,7 @@ impl ClientProcess {
     }
 
     /// A connection has ended at the other end, or in the network.
-    pub(crate) fn lose(&self, now: Time, number: ConnectionNumber) {
+    pub fn lose(&self, now: Time, number: ConnectionNumber) {
         self.environment.0.pass_to(now);
         let (incoming, dial) = {
             let mut state = lock(&self.environment.0.state);
@@ -221,7 +221,7 @@ impl ProcessEnvironment {
     }
 
     /// Returns after `span` of virtual time.
-    pub(crate) async fn sleep(&self, span: Duration) {
+    pub async fn sleep(&self, span: Duration) {
         self.sleep_until(self.now() + span).await;
     }
 }
@@ -354,86 +354,5 @@ impl Drop for ProcessSender {
         // The sender may hold the last reference to the link, whose drop locks the state: so it is dropped
         // outside the lock.
         drop(incoming);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    type Log = Arc<Mutex<Vec<(u64, Time)>>>;
-
-    fn note(log: &Log, environment: &ProcessEnvironment, what: u64) {
-        lock(log).push((what, environment.now()));
-    }
-
-    async fn count(environment: ProcessEnvironment, log: Log, what: u64, spans: [u64; 3]) {
-        for span in spans {
-            environment.sleep(Duration::from_nanos(span)).await;
-            note(&log, &environment, what);
-        }
-    }
-
-    #[test]
-    fn tasks_run_when_their_time_has_come_and_in_their_order() {
-        let (environment, log) = (ProcessEnvironment::new(), Log::default());
-        for task in [1, 2] {
-            environment.spawn(Box::pin(count(
-                environment.clone(),
-                Arc::clone(&log),
-                task,
-                [10, 20, 30],
-            )));
-        }
-        let main = count(environment.clone(), Arc::clone(&log), 0, [30, 5, 0]);
-        let mut process = ClientProcess::new(environment, Box::pin(main));
-        process.run(Time(0));
-        let mut wakes = Vec::new();
-        while process.wake_at() < Time::MAX {
-            wakes.push(process.wake_at().0);
-            process.run(process.wake_at());
-        }
-        assert_eq!(wakes, [10, 30, 35, 60]);
-        let seen: Vec<(u64, u64)> = lock(&log).iter().map(|(task, at)| (*task, at.0)).collect();
-        let expected =
-            [(1, 10), (2, 10), (0, 30), (1, 30), (2, 30), (0, 35), (0, 35), (1, 60), (2, 60)];
-        assert_eq!(seen, expected);
-    }
-
-    #[test]
-    fn a_timer_that_is_not_waited_for_any_more_wakes_no_task() {
-        let environment = ProcessEnvironment::new();
-        let waits = environment.clone();
-        let main = async move {
-            tokio::select! {
-                biased;
-                () = waits.sleep(Duration::from_nanos(10)) => {}
-                () = waits.sleep(Duration::from_nanos(20)) => {}
-            }
-        };
-        let mut process = ClientProcess::new(environment, Box::pin(main));
-        process.run(Time(0));
-        assert_eq!(process.wake_at(), Time(10));
-        process.run(Time(10));
-        assert_eq!(process.wake_at(), Time::MAX);
-    }
-
-    #[test]
-    fn a_node_that_answers_too_late_is_not_connected_to() {
-        let environment = ProcessEnvironment::new();
-        let place = WorkerPlace { node: NodeId(0), worker: shoal_types::WorkerId(0) };
-        let connecting = environment.connect(place, None, None);
-        let main = async move {
-            let unreached = connecting.await.expect_err("it was too late");
-            assert_eq!(unreached.cause, Cause::Silent);
-        };
-        let mut process = ClientProcess::new(environment, Box::pin(main));
-        process.run(Time(0));
-        assert!(matches!(process.wanted(), Some(ProcessOutput::Dial(1, _))));
-        let late = process.wake_at();
-        assert_eq!(late, Time::ZERO + HANDSHAKE_MAX);
-        process.run(late);
-        process.dialed(1, Ok(place));
-        assert!(matches!(process.wanted(), Some(ProcessOutput::Close(1))));
     }
 }
