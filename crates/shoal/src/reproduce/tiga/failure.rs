@@ -18,7 +18,7 @@ const RECOVERED_S: f64 = 3.8;
 /// Figure 11: throughput and latency around the stop of a leader.
 pub fn leader_stops() -> Experiment {
     let mut runs = Vec::new();
-    let mut curves = Curves { runs: &mut runs };
+    let mut curves = Curves::of(&mut runs);
     let of_engine = |protocol: Protocol| {
         let rows = (0..).zip(Places::all()).map(|(number, places)| {
             let plan = cluster(protocol, places, Leaders::Together);

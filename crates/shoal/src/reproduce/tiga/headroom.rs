@@ -4,8 +4,8 @@ use super::super::experiment::{About, Chart, Curve, Experiment, ExperimentRow, P
 use super::super::run::ExperimentRun;
 use super::rates::RATE;
 use super::setup::{
-    CLIENTS, Curves, INCREMENT, Leaders, Places, SKEW_MOST, all_regions, at_rate, chart_of_paths,
-    chart_of_regions, cluster, increments, scaled,
+    CLIENTS, Curves, INCREMENT, Leaders, Places, SKEW_MOST, UNIFORM_MS, all_regions, at_rate,
+    chart_of_paths, chart_of_regions, cluster, increments, scaled,
 };
 use crate::local::ClusterPlan;
 use shoal_server::{EngineOptions, Protocol};
@@ -82,7 +82,7 @@ fn curve(curves: &mut Curves<'_>, places: Places, deltas: &[i32], furthest_ms: i
 /// Figure 13: latency over the headroom.
 pub fn over_headroom() -> Experiment {
     let mut runs = Vec::new();
-    let mut curves = Curves { runs: &mut runs };
+    let mut curves = Curves::of(&mut runs);
     let mut all = vec![curve(&mut curves, Places::Paper, &DELTAS_MS, FURTHEST_MS)];
     let others =
         [("tiga, sending time", Headroom::SendingTime), ("tiga, default", Headroom::Usual)];
@@ -94,10 +94,9 @@ pub fn over_headroom() -> Experiment {
         let run = of(cluster(protocol, Places::Paper, Leaders::Together));
         all.push(curves.curve(protocol.name(), std::iter::once((row(0), run))));
     }
-    all.extend(Places::uniform().map(|places| {
-        let Places::Uniform(ms) = places else { unreachable!("all are uniform") };
-        curve(&mut curves, places, &UNIFORM_DELTAS_MS, ms as i32)
-    }));
+    all.extend(
+        UNIFORM_MS.map(|ms| curve(&mut curves, Places::Uniform(ms), &UNIFORM_DELTAS_MS, ms as i32)),
+    );
     let paths = chart_of_paths("", all.iter());
     let regions = chart_of_regions(&all[1..5], 0);
     let chart = Chart {

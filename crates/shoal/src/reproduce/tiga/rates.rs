@@ -42,7 +42,7 @@ struct OverRates {
 impl OverRates {
     fn experiment(self) -> Experiment {
         let mut runs = Vec::new();
-        let mut curves = Curves { runs: &mut runs };
+        let mut curves = Curves::of(&mut runs);
         let run = |protocol: Protocol, places: Places, per_s: u32| {
             let plan = cluster(protocol, places, Leaders::Together);
             ExperimentRun::in_regions(plan, self.load, CLIENTS, at_rate(per_s))

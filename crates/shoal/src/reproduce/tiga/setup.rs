@@ -31,7 +31,7 @@ pub const SKEW: f64 = 0.5;
 pub const SKEW_MOST: f64 = 0.99;
 
 /// Distances beside those of the paper's regions, in milliseconds one way.
-const UNIFORM_MS: [u32; 3] = [25, 50, 150];
+pub const UNIFORM_MS: [u32; 3] = [25, 50, 150];
 
 /// The engine of the paper, and those beside it.
 pub const ENGINES: [Protocol; 3] = [Protocol::Tiga, Protocol::Mako, Protocol::TwoPhaseCommit];
@@ -68,12 +68,7 @@ const PAPERS_REGIONS: [&str; 4] = ["south-carolina", "finland", "brazil", "hong-
 impl Places {
     /// The regions of the paper, and those that are all as far from each other.
     pub fn all() -> impl Iterator<Item = Places> {
-        std::iter::once(Places::Paper).chain(Places::uniform())
-    }
-
-    /// Those that are all as far from each other.
-    pub fn uniform() -> impl Iterator<Item = Places> {
-        UNIFORM_MS.into_iter().map(Places::Uniform)
+        std::iter::once(Places::Paper).chain(UNIFORM_MS.map(Places::Uniform))
     }
 
     fn regions(self) -> Regions {
@@ -155,9 +150,16 @@ pub fn at_rate(per_s: u32) -> RegionLoad {
 /// Runs of an experiment, and the curves in which they stand.
 pub struct Curves<'r> {
     pub runs: &'r mut Vec<ExperimentRun>,
+    /// What all of these curves have in common, for the words of their runs; nothing, where it is the experiment.
+    pub what: &'static str,
 }
 
-impl Curves<'_> {
+impl<'r> Curves<'r> {
+    /// Those of all runs of an experiment.
+    pub fn of(runs: &'r mut Vec<ExperimentRun>) -> Curves<'r> {
+        Curves { runs, what: "" }
+    }
+
     /// A curve with a row for each of these runs, which stand beside each other.
     pub fn curve(
         &mut self,
@@ -166,7 +168,7 @@ impl Curves<'_> {
     ) -> Curve {
         let name = name.into();
         let rows = rows.map(|(row, run)| {
-            let words = format!("{name}, {}", row.label);
+            let words = format!("{}{name}, {}", self.what, row.label);
             row.run(add(self.runs, run.called(words)))
         });
         Curve { rows: rows.collect(), name, base: 0 }
@@ -179,9 +181,8 @@ impl Curves<'_> {
         region: Option<PlaceNames>,
     ) -> Vec<Curve> {
         let of_engine = |protocol: Protocol| {
-            let rows = Places::uniform().map(|places| {
-                let Places::Uniform(ms) = places else { unreachable!("all are uniform") };
-                let row = ExperimentRow::at(ms);
+            let rows = UNIFORM_MS.into_iter().map(|ms| {
+                let (row, places) = (ExperimentRow::at(ms), Places::Uniform(ms));
                 let region = region.map(|names| places.name(names));
                 (ExperimentRow { region, ..row }, run(protocol, places))
             });

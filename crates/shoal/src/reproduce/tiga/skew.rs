@@ -50,7 +50,7 @@ fn charts(title: &'static str, over_skews: Vec<Curve>, distances: Vec<Curve>) ->
 /// Figure 9: increments over skews.
 pub fn over_skew() -> Experiment {
     let mut runs = Vec::new();
-    let mut curves = Curves { runs: &mut runs };
+    let mut curves = Curves::of(&mut runs);
     let over_skews = ENGINES
         .map(|protocol| curve(&mut curves, protocol.name(), protocol, Leaders::Together))
         .into();
@@ -79,7 +79,7 @@ pub fn over_skew() -> Experiment {
 /// Figure 12: the latency over skews, with leaders in one region and in three.
 pub fn leaders_over_skew() -> Experiment {
     let mut runs = Vec::new();
-    let mut curves = Curves { runs: &mut runs };
+    let mut curves = Curves::of(&mut runs);
     let mut over_skews =
         vec![curve(&mut curves, "tiga, together", Protocol::Tiga, Leaders::Together)];
     over_skews.extend(ENGINES.map(|protocol| {

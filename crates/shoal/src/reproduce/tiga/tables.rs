@@ -47,6 +47,8 @@ const MEDIAN: Quantity = Quantity::Latency(Percentile::P50, INCREMENT);
 /// What is run in table 1.
 struct Workload {
     title: &'static str,
+    /// Before the words of a run.
+    what: &'static str,
     load: BenchLoad,
     kind: &'static str,
     clients: usize,
@@ -104,6 +106,7 @@ impl Workload {
 pub fn most_throughput() -> Experiment {
     let micro = Workload {
         title: "Increments, as many as the clients can",
+        what: "increments, ",
         load: increments(SKEW),
         kind: INCREMENT,
         clients: INCREMENTING,
@@ -111,6 +114,7 @@ pub fn most_throughput() -> Experiment {
     };
     let tpcc = Workload {
         title: "TPC-C, as many as the clients can",
+        what: "TPC-C, ",
         load: orders(),
         kind: NEW_ORDER,
         clients: ORDERING,
@@ -118,7 +122,7 @@ pub fn most_throughput() -> Experiment {
     };
     let mut runs = Vec::new();
     let mut charts: Vec<Chart> =
-        [micro, tpcc].map(|it| it.chart(&mut Curves { runs: &mut runs })).into();
+        [micro, tpcc].map(|it| it.chart(&mut Curves { runs: &mut runs, what: it.what })).into();
     charts.extend([regions_of(&charts[0]), paths_of(&charts[0], "Increments: how tiga committed")]);
     charts.push(paths_of(&charts[1], "TPC-C: how tiga committed"));
     Experiment {
@@ -176,7 +180,7 @@ fn regions_of(chart: &Chart) -> Chart {
 /// Table 2: the same with leaders in three regions.
 pub fn leaders_apart() -> Experiment {
     let mut runs = Vec::new();
-    let mut curves = Curves { runs: &mut runs };
+    let mut curves = Curves::of(&mut runs);
     let of_engine = |(places, protocol): (Places, Protocol)| {
         let rows = [(Leaders::Together, "together"), (Leaders::Apart, "apart")];
         let rows = (0..).zip(rows).map(|(number, (leaders, name))| {
