@@ -16,8 +16,8 @@ use crate::transaction::Transaction;
 use crate::view::{Quorums, ShardView};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use shoal_types::{Backoff, Ballot, NodeId, Result, ShardId, Time};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ struct Open {
     transaction: Arc<Transaction>,
     t: Time,
     parts: Vec<PartVotes>,
-    repeat_at: Time,
+    repetition: Backoff,
     give_up_at: Time,
 }
 
@@ -81,8 +81,8 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Coordinator {
     open: BTreeMap<TransactionId, Open>,
-    /// In the order in which they are to be looked at again.
-    timers: VecDeque<(Time, TransactionId)>,
+    /// When each is to be looked at again.
+    timers: BTreeSet<(Time, TransactionId)>,
     /// Delays from this node.
     pub delays: Delays,
     ended: Vec<Ended>,
@@ -104,12 +104,12 @@ impl Coordinator {
         let transaction = Arc::new(transaction);
         let t = self.timestamp(step, &transaction);
         let id = transaction.id;
-        let repeat_at = step.now + step.options.repeat_after;
+        let mut repetition = step.options.repetition();
         let parts = transaction.parts.iter().map(|_| PartVotes::default()).collect();
         submit(step, t, &transaction, true);
         let give_up_at = step.now + patience;
-        self.timers.push_back((repeat_at, id));
-        self.open.insert(id, Open { transaction, t, parts, repeat_at, give_up_at });
+        self.timers.insert(((step.now + repetition.advance()).min(give_up_at), id));
+        self.open.insert(id, Open { transaction, t, parts, repetition, give_up_at });
     }
 
     /// Whether a majority of each participant is so near that votes would save nothing (§6 of the paper). Votes show how far
@@ -315,11 +315,9 @@ impl Coordinator {
 
     /// Sends again what is not decided, and gives up what was not for too long.
     pub fn tick(&mut self, step: &mut Step<'_>) {
-        while let Some((at, id)) = self.timers.front().copied().filter(|(at, _)| *at <= step.now) {
-            self.timers.pop_front();
-            let Some(open) = self.open.get_mut(&id).filter(|open| open.repeat_at == at) else {
-                continue;
-            };
+        while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= step.now) {
+            self.timers.remove(&(at, id));
+            let Some(open) = self.open.get_mut(&id) else { continue };
             if open.give_up_at <= step.now {
                 let undecided = open.parts.iter().position(|part| part.stable.is_none());
                 let shard = open.transaction.parts[undecided.unwrap_or(0)].shard;
@@ -329,15 +327,15 @@ impl Coordinator {
             }
             self.counters.repeated += 1;
             submit(step, open.t, &open.transaction, false);
-            open.repeat_at = step.now + step.options.repeat_after;
-            self.timers.push_back((open.repeat_at, id));
+            let repeat_at = step.now + open.repetition.advance();
+            self.timers.insert((repeat_at.min(open.give_up_at), id));
         }
     }
 
     /// When there will be something to do, on the local clock.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
-        self.timers.front().map(|(at, _)| *at)
+        self.timers.first().map(|(at, _)| *at)
     }
 
     /// How many transactions are not decided.

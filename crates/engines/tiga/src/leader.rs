@@ -110,7 +110,8 @@ impl Replica {
     pub(crate) fn enqueue(&mut self, step: &mut Step<'_>, t: Time, mut waiting: Waiting) {
         let (id, needs_agreement) = (waiting.work.id(), waiting.needs_agreement());
         if needs_agreement {
-            waiting.repeat_at = step.now + step.options.repeat_after;
+            waiting.repetition = step.options.repetition();
+            waiting.repeat_at = step.now + waiting.repetition.advance();
         }
         let transaction = Arc::clone(&waiting.work.transaction);
         self.queue.insert(step.now + step.options.hold_max, t, waiting);
@@ -344,7 +345,8 @@ impl Replica {
         let ready = Readiness { t: stamp.t, ballots, contribution };
         if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
             waiting.own = Some(ready.clone());
-            waiting.repeat_at = step.now + step.options.repeat_after;
+            waiting.repetition = step.options.repetition();
+            waiting.repeat_at = step.now + waiting.repetition.advance();
         }
         for shard in others(transaction, self.shard) {
             self.send_ready(step, stamp.id, shard, ready.clone());
@@ -597,7 +599,7 @@ impl Replica {
                 }
             }
             if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
-                waiting.repeat_at = step.now + repeat_after;
+                waiting.repeat_at = step.now + waiting.repetition.advance();
             }
             self.queue.look_at(stamp.id);
         }

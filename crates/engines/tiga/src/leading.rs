@@ -4,7 +4,7 @@ use crate::message::Read;
 use crate::record::{Item, Record, Refusal, TentativeList};
 use crate::stamp::ArrivalTimes;
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Backoff, Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) enum Phase {
         lists: BTreeMap<NodeId, TentativeList>,
         /// When those that are missing are asked for, on the local clock.
         ask_at: Time,
+        /// After how long again.
+        repetition: Backoff,
     },
     /// Has a start record, and asks the other shards once that is decided.
     Asking {
@@ -28,14 +30,16 @@ pub(crate) enum Phase {
         answers: BTreeMap<ShardId, (Ballot, Vec<Item>)>,
         /// When those that are missing are asked again, on the local clock.
         ask_at: Time,
+        /// After how long again.
+        repetition: Backoff,
     },
     /// Has a final record.
     Serving,
 }
 
 impl Phase {
-    pub(crate) fn preparing(now: Time) -> Phase {
-        Phase::Preparing { length: None, lists: BTreeMap::new(), ask_at: now }
+    pub(crate) fn preparing(now: Time, repetition: Backoff) -> Phase {
+        Phase::Preparing { length: None, lists: BTreeMap::new(), ask_at: now, repetition }
     }
 }
 
@@ -90,11 +94,11 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub(crate) fn new(ballot: Ballot, since: Epoch, now: Time) -> Leading {
+    pub(crate) fn new(ballot: Ballot, since: Epoch, now: Time, repetition: Backoff) -> Leading {
         Leading {
             ballot,
             since,
-            phase: Phase::preparing(now),
+            phase: Phase::preparing(now, repetition),
             batch: Vec::new(),
             seal: Time::ZERO,
             seal_at: now,

@@ -3,7 +3,14 @@
 use crate::planted_bugs::TigaPlantedBug;
 use shoal_engine::PlantedBugs;
 use shoal_engine::execution::limits::not_zero;
+use shoal_types::Backoff;
 use std::time::Duration;
+
+/// What is sent again waits no longer than so many times as long as at first.
+const REPEAT_MAX: u32 = 8;
+
+/// The questions of a recovery.
+const RECOVERY_REPEAT_MAX: u32 = 4;
 
 /// How the protocol behaves, the same on all nodes.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +30,7 @@ pub struct TigaOptions {
     pub seal_lag: Duration,
     /// How often a leader announces seals. Default 100 ms.
     pub seal_every: Duration,
-    /// What is not answered is sent again after this. Default 250 ms.
+    /// What is not answered is sent again after this, and then each time after twice as long, up to 8 times. Default 250 ms.
     pub repeat_after: Duration,
     /// A leader votes for a transaction of several shards before their leaders have agreed on its timestamp, if one of them is
     /// at least so far away (detective agreement). Sooner saves a delay between leaders; where timestamps are raised it costs
@@ -57,6 +64,19 @@ impl Default for TigaOptions {
 }
 
 impl TigaOptions {
+    /// When something is sent again, the first time and each further one: a node that does not answer may have too much to do,
+    /// and every copy is more of that.
+    #[must_use]
+    pub fn repetition(&self) -> Backoff {
+        Backoff::new(self.repeat_after, self.repeat_after * REPEAT_MAX)
+    }
+
+    /// The same for the questions of a recovery, for which others wait.
+    #[must_use]
+    pub fn recovery_repetition(&self) -> Backoff {
+        Backoff::new(self.repeat_after, self.repeat_after * RECOVERY_REPEAT_MAX)
+    }
+
     /// Checks them.
     ///
     /// # Panics

@@ -8,9 +8,10 @@ use crate::record::Record;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::transaction::{History, Work};
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, Error, ShardId, Time};
+use shoal_types::{Backoff, Ballot, Error, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// How a transaction came into a queue.
 #[derive(Debug, Clone)]
@@ -62,6 +63,8 @@ pub struct Waiting {
     pub voted: Option<OptimisticVote>,
     /// When to ask again, on the local clock.
     pub repeat_at: Time,
+    /// After how long next.
+    pub repetition: Backoff,
     is_due: bool,
 }
 
@@ -78,6 +81,7 @@ impl Waiting {
             own: None,
             voted: None,
             repeat_at: Time::MAX,
+            repetition: Backoff::new(Duration::ZERO, Duration::ZERO),
             is_due: false,
         }
     }

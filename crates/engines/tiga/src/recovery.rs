@@ -41,7 +41,8 @@ impl Replica {
             false => self.step_down(),
         }
         self.promised = ballot.max(self.promised);
-        self.leading = Some(Leading::new(ballot, since, step.now));
+        self.leading =
+            Some(Leading::new(ballot, since, step.now, step.options.recovery_repetition()));
     }
 
     /// The log is prepared under the ballot of this node: it has `length` entries, or more that this node has proposed.
@@ -78,11 +79,13 @@ impl Replica {
         let quorums = Quorums::of(view.voters.len());
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
-        let Phase::Preparing { length, lists, ask_at } = &mut leading.phase else { return };
+        let Phase::Preparing { length, lists, ask_at, repetition } = &mut leading.phase else {
+            return;
+        };
         lists.retain(|node, _| view.full.contains(node));
         let missing = (quorums.majority - 1).saturating_sub(lists.len());
         if missing > 0 && *ask_at <= step.now {
-            *ask_at = step.now + step.options.repeat_after;
+            *ask_at = step.now + repetition.advance();
             let me = step.view.me;
             for voter in view.full.iter().filter(|it| **it != me) {
                 step.send(*voter, Message::ListWanted { shard: self.shard, ballot });
@@ -100,7 +103,8 @@ impl Replica {
         let start = self.ledger.length();
         self.ledger.append(entry);
         let leading = self.leading.as_mut().expect("recovers");
-        leading.phase = Phase::Asking { start, answers: BTreeMap::new(), ask_at: step.now };
+        let (answers, repetition) = (BTreeMap::new(), step.options.recovery_repetition());
+        leading.phase = Phase::Asking { start, answers, ask_at: step.now, repetition };
     }
 
     /// What may have been committed by votes and is not in the adopted log.
@@ -162,7 +166,9 @@ impl Replica {
         let asks_early = step.options.bugs.has(TigaPlantedBug::AskBeforeRecord);
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
-        let Phase::Asking { start, answers, ask_at } = &mut leading.phase else { return };
+        let Phase::Asking { start, answers, ask_at, repetition } = &mut leading.phase else {
+            return;
+        };
         if applied <= *start && !asks_early {
             return;
         }
@@ -174,7 +180,7 @@ impl Replica {
             return self.finish(step);
         }
         if *ask_at <= step.now {
-            *ask_at = step.now + step.options.repeat_after;
+            *ask_at = step.now + repetition.advance();
             for to in missing {
                 step.send_to_leader(to, Message::Query { to, shard: self.shard, ballot });
             }

@@ -48,7 +48,8 @@ impl Tiga {
         transaction.requests += 1;
         transaction.awaited += 1;
         let now = self.runtime.worker_context.now.get();
-        let repeat_at = now + self.shared.setup.options.protocol.repeat_after;
+        let mut repetition = self.shared.setup.options.protocol.repetition();
+        let repeat_at = now + repetition.advance();
         let give_up_at = now + self.runtime.worker_context.limits.shard_wait_max;
         let number = self.next_read;
         self.next_read += 1;
@@ -56,7 +57,8 @@ impl Tiga {
             self.reads_due = repeat_at;
         }
         let message = Message::Reads { shard, number, reads: reads.clone() };
-        let read = PendingRead { sequence, shard, operations, reads, repeat_at, give_up_at };
+        let read =
+            PendingRead { sequence, shard, operations, reads, repeat_at, repetition, give_up_at };
         self.reads.insert(number, read);
         self.send_to_leader(shard, message, effects);
     }
@@ -121,7 +123,7 @@ impl Tiga {
                 transaction.remote_branches.spoil(&error);
                 self.try_commit(sequence, effects);
             } else if read.repeat_at <= now {
-                read.repeat_at = now + repeat_after;
+                read.repeat_at = now + read.repetition.advance();
                 let message = Message::Reads { shard, number, reads: read.reads.clone() };
                 self.runtime.counters.resent += 1;
                 self.send_to_leader(shard, message, effects);

@@ -12,7 +12,7 @@ use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_types::limits::TRANSACTION_READS_MAX;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::{
-    Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time,
+    Aborted, Backoff, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -48,6 +48,7 @@ pub(super) struct PendingRead {
     pub(super) operations: Vec<Operation>,
     pub(super) reads: Vec<Read>,
     pub(super) repeat_at: Time,
+    pub(super) repetition: Backoff,
     pub(super) give_up_at: Time,
 }
 
