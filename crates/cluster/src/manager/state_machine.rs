@@ -569,12 +569,7 @@ impl StateMachine {
         for heartbeat in heartbeats {
             self.renew(now, at, heartbeat, effects);
         }
-        for place in 0..self.nodes.len() {
-            let node = &self.nodes[place];
-            if node.alive && self.lease_end(node) <= at {
-                self.declare_dead(NodeId(place as u32), at, effects);
-            }
-        }
+        self.declare_silent_dead(at, effects);
         self.began.get_or_insert(at);
         self.note_closed(at);
         self.begin_handovers(at);

@@ -299,6 +299,14 @@ impl Judge<'_> {
             if changes {
                 self.reach("a membership began or ended with an epoch");
             }
+            let is_back = !old.alive && new.alive && old.incarnation == new.incarnation;
+            let mut held = after.shards.iter().filter(|shard| shard.holds(node));
+            if is_back && old.incarnation != Incarnation(0) {
+                if !held.all(|shard| shard.empty.contains_key(&node)) {
+                    return Err(format!("{node} has forgotten what it had, and counts as full"));
+                }
+                self.reach("a node returned without memory");
+            }
         }
         Ok(())
     }

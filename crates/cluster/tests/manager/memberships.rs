@@ -140,3 +140,39 @@ fn a_dead_leader_is_replaced_when_no_node_can_return() {
     cluster.tick(20, &[0, 1, 2]);
     assert!(cluster.is_alive(0));
 }
+
+/// A machine that stands still makes all nodes silent. One is declared dead, and forgets what it has: it is back when it has
+/// caught up, and until then the others stay, as they have what the shard needs.
+#[test]
+fn of_nodes_that_are_silent_together_a_majority_keeps_its_memory() {
+    let mut cluster = Cluster::new();
+    cluster.tick(10, &[0, 1, 2]);
+    let died = |applied: &[Applied]| {
+        applied.iter().filter(|it| matches!(it, Applied::Died(_))).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(died(&cluster.tick(700, &[])), [Applied::Died(NodeId(0))]);
+    let applied = cluster.tick(20, &[0, 1, 2]);
+    assert!(applied.contains(&Applied::Revived(NodeId(0))), "{applied:?}");
+    let empty = |cluster: &Cluster| {
+        cluster.machine.configuration().shards[0].empty.keys().copied().collect::<Vec<_>>()
+    };
+    assert_eq!(empty(&cluster), [NodeId(0)]);
+    assert_ne!(cluster.machine.configuration().shards[0].leader, NodeId(0), "it has no memory");
+    assert_eq!(died(&cluster.tick(700, &[])), [Applied::Died(NodeId(0))]);
+    cluster.tick(20, &[0, 1, 2]);
+    assert!((0..3).all(|node| cluster.is_alive(node)));
+}
+
+/// Nodes that have crashed together are declared dead all the same, the last ones later.
+#[test]
+fn a_majority_that_stays_silent_is_declared_dead() {
+    let mut cluster = Cluster::new();
+    cluster.tick(10, &[0, 1, 2]);
+    let mut waited = 0;
+    while cluster.is_alive(0) || cluster.is_alive(1) {
+        cluster.tick(100, &[2]);
+        waited += 100;
+    }
+    assert!((9_000..11_000).contains(&waited), "after {waited} ms");
+    assert!(cluster.is_alive(2));
+}

@@ -112,7 +112,7 @@ struct Delivered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Task {
     Report { shard: ShardId, epoch: Epoch, ballot: Ballot },
-    CaughtUp { shard: ShardId, replica: NodeId, incarnation: u32, ballot: Ballot },
+    CaughtUp { shard: ShardId, replica: NodeId, incarnation: u32, after: Epoch, ballot: Ballot },
 }
 
 pub struct Server {
@@ -584,9 +584,9 @@ impl World {
             let lacking =
                 configuration.closing().filter(|epoch| configuration.lacks_end(*epoch, shard));
             tasks.extend(lacking.map(|epoch| Task::Report { shard, epoch, ballot }));
-            tasks.extend(it.catching_up().map(|CatchingUp { node: replica, .. }| {
+            tasks.extend(it.catching_up().map(|CatchingUp { node: replica, after, .. }| {
                 let incarnation = configuration.nodes[replica.0 as usize].incarnation.0;
-                Task::CaughtUp { shard, replica, incarnation, ballot }
+                Task::CaughtUp { shard, replica, incarnation, after, ballot }
             }));
         }
         let instance = node.survivors;
@@ -620,7 +620,7 @@ impl World {
                 )
             }
             // It may come when the node leads under another ballot: that is for the member to see.
-            Task::CaughtUp { shard, replica, incarnation, ballot } => {
+            Task::CaughtUp { shard, replica, incarnation, ballot, .. } => {
                 // A replica that is down catches up with nothing.
                 let node = &self.nodes[replica.0 as usize];
                 let member = node.member.as_ref();

@@ -4,6 +4,12 @@
 //! While as many epochs are closed as may be, an epoch that is due cannot begin. A node that dies is dead all the same, since its
 //! shards need other leaders. Until an epoch can begin, no node returns: its membership would have no epoch of its own.
 //!
+//! Where memberships have epochs, a node that is declared dead forgets what it had, even if it only was silent. A machine that
+//! stands still for longer than a lease makes all nodes silent at once, and if all were declared dead, what they have would be
+//! lost. So a node stays a member, though its lease has run out, while without it a shard would have no majority of voters that
+//! live and have their memory; it is declared dead all the same after [`SILENCE_MAX`] leases, as after a crash of several nodes.
+//! And a node that returns has no memory until leaders report that it has caught up.
+//!
 //! Invariants: a live node is a member since an epoch that has begun. With
 //! [`membership_epochs`](crate::manager::ManagerOptions::membership_epochs), a node and the epoch since which it is a member
 //! name one membership, and no configuration of that epoch or a later one has an earlier membership of the node.
@@ -13,7 +19,39 @@ use crate::manager::command::HeartbeatRecord;
 use crate::manager::ids::{Incarnation, Revision};
 use shoal_types::{Epoch, NodeId, Time};
 
+/// A node that a shard cannot do without is declared dead after so many leases without a heartbeat.
+const SILENCE_MAX: u32 = 16;
+
 impl StateMachine {
+    /// Declares the nodes dead whose leases have run out at `at`.
+    pub(super) fn declare_silent_dead(&mut self, at: Time, effects: &mut Vec<Applied>) {
+        let silence = self.options.lease_at_manager() * (SILENCE_MAX - 1);
+        for place in 0..self.nodes.len() {
+            let (id, node) = (NodeId(place as u32), self.nodes[place]);
+            let lease_end = self.lease_end(&node);
+            if node.alive
+                && lease_end <= at
+                && (!self.is_last_of_majority(id) || lease_end + silence <= at)
+            {
+                self.declare_dead(id, at, effects);
+            }
+        }
+    }
+
+    /// Whether a membership of this node ends with what a majority of some shard's voters has.
+    fn is_last_of_majority(&self, id: NodeId) -> bool {
+        if !self.options.membership_epochs {
+            return false;
+        }
+        self.shards.iter().any(|shard| {
+            let assignment = &shard.assignment;
+            let is_alive = |node: &NodeId| self.nodes[node.0 as usize].alive;
+            let full = assignment.full_voters().filter(is_alive);
+            let (own, others): (Vec<NodeId>, Vec<NodeId>) = full.partition(|node| *node == id);
+            !own.is_empty() && others.len() <= assignment.voters.len() / 2
+        })
+    }
+
     /// Records a heartbeat. It revives a node that was declared dead, if its lease runs by this heartbeat, and the epoch that
     /// begins with the return can begin; else a later heartbeat does.
     pub(super) fn renew(
@@ -46,10 +84,14 @@ impl StateMachine {
             (node.alive, node.since, node.is_first) = (true, since, false);
             (self.changed, self.members_changed) = (true, true);
             effects.push(Applied::Revived(id));
-            // No successor was found for its shards, and it is the same incarnation: it continues to lead.
+            let (epoch, forgets) = (self.epoch, self.options.membership_epochs);
             for shard in &mut self.shards {
-                let assignment = &shard.assignment;
-                if (assignment.leader, assignment.incarnation) == (id, incarnation) {
+                let assignment = &mut shard.assignment;
+                if forgets && assignment.holds(id) {
+                    assignment.empty.insert(id, epoch);
+                    shard.ready.remove(&id);
+                } else if (assignment.leader, assignment.incarnation) == (id, incarnation) {
+                    // No successor was found for its shards, and it is the same incarnation: it continues to lead.
                     shard.vacant = None;
                 }
             }
@@ -112,7 +154,7 @@ impl StateMachine {
     }
 
     /// Declares a node dead, whose lease has run out by every clock.
-    pub(super) fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
+    fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
         self.nodes[id.0 as usize].alive = false;
         (self.changed, self.members_changed) = (true, true);
         for shard in &mut self.shards {
