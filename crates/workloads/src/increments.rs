@@ -11,7 +11,7 @@
 //!
 //! Invariant: the sum of all values is three times the transactions committed.
 
-use crate::micro::{Touched, number};
+use crate::micro::{Touched, key, number};
 use crate::placed::{Division, Placed, ranges};
 use crate::rows;
 use crate::tally::Tally;
@@ -119,11 +119,6 @@ impl Increments {
             key(u64::from(shard) * u64::from(self.keys_of_shard) + of_shard)
         })
     }
-}
-
-/// The key with this number.
-fn key(number: u64) -> [u8; 4] {
-    (number as u32).to_be_bytes()
 }
 
 impl Workload for Increments {

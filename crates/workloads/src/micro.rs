@@ -257,6 +257,6 @@ impl Workload for Micro {
 }
 
 /// The key with this number.
-fn key(number: u64) -> [u8; 4] {
+pub(crate) fn key(number: u64) -> [u8; 4] {
     (number as u32).to_be_bytes()
 }

@@ -104,7 +104,7 @@ impl Coordinator {
         let transaction = Arc::new(transaction);
         let t = self.timestamp(step, &transaction);
         let id = transaction.id;
-        let mut repetition = step.options.repetition();
+        let mut repetition = step.options.backoff();
         let parts = transaction.parts.iter().map(|_| PartVotes::default()).collect();
         submit(step, t, &transaction, true);
         let give_up_at = step.now + patience;
@@ -172,13 +172,10 @@ impl Coordinator {
                     part.stable = Some((vote.t, leader.ballots.clone()));
                 }
                 // A leader that votes before the participants have agreed votes again where it has to.
-                let order = |vote: &Vote, leader: &LeaderVote| {
-                    (vote.ballot, vote.t, leader.ballots.clone())
-                };
-                let is_newer = part
-                    .leader
-                    .as_ref()
-                    .is_none_or(|(known, before)| order(known, before) <= order(&vote, &leader));
+                let is_newer = part.leader.as_ref().is_none_or(|(known, before)| {
+                    (known.ballot, known.t, &before.ballots)
+                        <= (vote.ballot, vote.t, &leader.ballots)
+                });
                 if is_newer {
                     part.leader = Some((vote, leader));
                 }

@@ -50,7 +50,7 @@ pub fn run_piece(
     rows: &Rows,
     library: &Library<'_>,
 ) -> Execution {
-    let source = Source::Rows { rows, part: work.part(), tables: library.tables };
+    let source = Source::Rows { rows, part: work.part() };
     let is_split = work.transaction.is_multi();
     let (outcome, writes) = run(work, call, source, is_split, library);
     Execution { outcome, writes, exchanged: Vec::new() }
@@ -64,8 +64,7 @@ pub fn run_whole(
     exchanged: Vec<PartReads>,
     library: &Library<'_>,
 ) -> Execution {
-    let (parts, tables) = (&work.transaction.parts[..], library.tables);
-    let source = Source::Exchanged { parts, reads: &exchanged, tables };
+    let source = Source::Exchanged { parts: &work.transaction.parts, reads: &exchanged };
     let (outcome, writes) = run(work, call, source, false, library);
     Execution { outcome, writes, exchanged }
 }
@@ -110,8 +109,6 @@ enum Source<'r> {
         rows: &'r Rows,
         /// What is declared of them.
         part: &'r Part,
-        /// Where keys are at home.
-        tables: &'r TableMap,
     },
     /// What the participants have said.
     Exchanged {
@@ -119,8 +116,6 @@ enum Source<'r> {
         parts: &'r [Part],
         /// What they said, in the order of the parts.
         reads: &'r [PartReads],
-        /// Where keys are at home.
-        tables: &'r TableMap,
     },
 }
 
@@ -132,26 +127,20 @@ impl<'r> Source<'r> {
         }
     }
 
-    fn tables(self) -> &'r TableMap {
-        match self {
-            Source::Rows { tables, .. } | Source::Exchanged { tables, .. } => tables,
-        }
+    fn allows_write(self, tables: &TableMap, table: TableId, key: &[u8]) -> bool {
+        self.parts().iter().any(|part| part.allows_write(tables, table, key))
     }
 
-    fn allows_write(self, table: TableId, key: &[u8]) -> bool {
-        self.parts().iter().any(|part| part.allows_write(self.tables(), table, key))
+    fn allows_read(self, tables: &TableMap, table: TableId, key: &[u8]) -> bool {
+        self.parts().iter().any(|part| part.allows_read(tables, table, key))
     }
 
-    fn allows_read(self, table: TableId, key: &[u8]) -> bool {
-        self.parts().iter().any(|part| part.allows_read(self.tables(), table, key))
-    }
-
-    fn value(self, table: TableId, key: &[u8]) -> Result<Option<&'r [u8]>> {
+    fn value(self, tables: &TableMap, table: TableId, key: &[u8]) -> Result<Option<&'r [u8]>> {
         let value = match self {
             Source::Rows { rows, .. } => self
-                .allows_read(table, key)
+                .allows_read(tables, table, key)
                 .then(|| Ok(rows.get(table, key).and_then(|row| row.value.as_deref()))),
-            Source::Exchanged { parts, reads, tables } => {
+            Source::Exchanged { parts, reads } => {
                 let mut of = parts.iter().zip(reads);
                 let of = of.find(|(part, _)| part.allows_read(tables, table, key));
                 of.and_then(|(part, reads)| reads.value(part, table, key))
@@ -177,7 +166,7 @@ impl<'r> Source<'r> {
                 let all = rows.scan(scanned, reverse).take(limit);
                 found.extend(all.map(|(key, value)| (&key[..], &value[..])));
             }
-            Source::Exchanged { parts, reads, .. } => {
+            Source::Exchanged { parts, reads } => {
                 let of = |(part, reads): (&Part, &'r PartReads)| reads.rows(part, scanned);
                 for rows in parts.iter().zip(reads).filter_map(of) {
                     let all = rows?.iter();
@@ -210,13 +199,13 @@ impl Piece<'_> {
         if let Some(own) = own.get(&(table, Bytes::copy_from_slice(key))) {
             return Ok(own.as_ref().map(|value| &*self.kept.alloc_slice_copy(value)));
         }
-        self.source.value(table, key)
+        self.source.value(self.tables, table, key)
     }
 
     fn write(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
-        if !self.source.allows_write(table, key) {
+        if !self.source.allows_write(self.tables, table, key) {
             return Err(undeclared(table, key));
         }
         let key = Bytes::copy_from_slice(key);
@@ -263,7 +252,8 @@ impl DynTransaction for Piece<'_> {
     }
 
     fn covers(&self, table: TableId, key: &[u8]) -> bool {
-        self.source.allows_read(table, key) || self.source.allows_write(table, key)
+        self.source.allows_read(self.tables, table, key)
+            || self.source.allows_write(self.tables, table, key)
     }
 
     fn get<'t: 'f, 'f>(

@@ -19,6 +19,7 @@ use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Readiness, Waiting};
 use crate::record::{Entry, Record, Refusal, others};
 use crate::refusal::gone_at;
+use crate::repetition::Repetition;
 use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
@@ -110,8 +111,7 @@ impl Replica {
     pub(crate) fn enqueue(&mut self, step: &mut Step<'_>, t: Time, mut waiting: Waiting) {
         let (id, needs_agreement) = (waiting.work.id(), waiting.needs_agreement());
         if needs_agreement {
-            waiting.repetition = step.options.repetition();
-            waiting.repeat_at = step.now + waiting.repetition.advance();
+            waiting.repetition = Some(Repetition::later(step.now, step.options.backoff()));
         }
         let transaction = Arc::clone(&waiting.work.transaction);
         self.queue.insert(step.now + step.options.hold_max, t, waiting);
@@ -283,9 +283,7 @@ impl Replica {
         }
         let transaction = Arc::clone(&waiting.work.transaction);
         let ballots = self.current_ballots(step, &transaction);
-        if self.votes_optimistically(step, waiting, &ballots) {
-            self.vote_optimistically(step, stamp, &ballots);
-        }
+        self.vote_optimistically(step, stamp, &ballots);
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         let has_proposed = |shard: ShardId| {
             let proposal = waiting.proposals.get(&shard);
@@ -345,8 +343,7 @@ impl Replica {
         let ready = Readiness { t: stamp.t, ballots, contribution };
         if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
             waiting.own = Some(ready.clone());
-            waiting.repetition = step.options.repetition();
-            waiting.repeat_at = step.now + waiting.repetition.advance();
+            waiting.repetition = Some(Repetition::later(step.now, step.options.backoff()));
         }
         for shard in others(transaction, self.shard) {
             self.send_ready(step, stamp.id, shard, ready.clone());
@@ -586,7 +583,7 @@ impl Replica {
             return;
         }
         let due = self.queue.iter().filter(|(_, it)| it.needs_agreement());
-        let due = due.filter(|(_, it)| it.repeat_at <= step.now);
+        let due = due.filter(|(_, it)| it.repetition.is_some_and(|it| it.is_due(step.now)));
         let due: Vec<_> = due
             .map(|(stamp, it)| (stamp, Arc::clone(&it.work.transaction), it.own.clone()))
             .collect();
@@ -598,8 +595,10 @@ impl Replica {
                     self.send_ready(step, stamp.id, shard, own.clone());
                 }
             }
-            if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
-                waiting.repeat_at = step.now + waiting.repetition.advance();
+            if let Some((_, waiting)) = self.queue.get_mut(stamp.id)
+                && let Some(repetition) = &mut waiting.repetition
+            {
+                repetition.take_due(step.now);
             }
             self.queue.look_at(stamp.id);
         }

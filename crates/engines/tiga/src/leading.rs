@@ -2,9 +2,10 @@
 
 use crate::message::Read;
 use crate::record::{Item, Record, Refusal, TentativeList};
+use crate::repetition::Repetition;
 use crate::stamp::ArrivalTimes;
 use shoal_engine::TransactionId;
-use shoal_types::{Backoff, Ballot, Epoch, NodeId, ShardId, Time};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,10 +18,8 @@ pub(crate) enum Phase {
         length: Option<u64>,
         /// What voters have voted for.
         lists: BTreeMap<NodeId, TentativeList>,
-        /// When those that are missing are asked for, on the local clock.
-        ask_at: Time,
-        /// After how long again.
-        repetition: Backoff,
+        /// When those that are missing are asked for.
+        repetition: Repetition,
     },
     /// Has a start record, and asks the other shards once that is decided.
     Asking {
@@ -28,18 +27,16 @@ pub(crate) enum Phase {
         start: u64,
         /// What other shards have answered, and under which ballots.
         answers: BTreeMap<ShardId, (Ballot, Vec<Item>)>,
-        /// When those that are missing are asked again, on the local clock.
-        ask_at: Time,
-        /// After how long again.
-        repetition: Backoff,
+        /// When those that are missing are asked again.
+        repetition: Repetition,
     },
     /// Has a final record.
     Serving,
 }
 
 impl Phase {
-    pub(crate) fn preparing(now: Time, repetition: Backoff) -> Phase {
-        Phase::Preparing { length: None, lists: BTreeMap::new(), ask_at: now, repetition }
+    pub(crate) fn preparing(repetition: Repetition) -> Phase {
+        Phase::Preparing { length: None, lists: BTreeMap::new(), repetition }
     }
 }
 
@@ -94,11 +91,11 @@ pub struct Leading {
 }
 
 impl Leading {
-    pub(crate) fn new(ballot: Ballot, since: Epoch, now: Time, repetition: Backoff) -> Leading {
+    pub(crate) fn new(ballot: Ballot, since: Epoch, now: Time, repetition: Repetition) -> Leading {
         Leading {
             ballot,
             since,
-            phase: Phase::preparing(now, repetition),
+            phase: Phase::preparing(repetition),
             batch: Vec::new(),
             seal: Time::ZERO,
             seal_at: now,
@@ -118,6 +115,6 @@ impl Leading {
     /// A proposal of another leader was so long on its way.
     pub(crate) fn note_distance(&mut self, shard: ShardId, delay_ns: i64) {
         let distance = self.distances.entry(shard).or_insert(delay_ns);
-        *distance += (delay_ns - *distance) / 8;
+        *distance = distance.saturating_add(delay_ns.saturating_sub(*distance) / 8);
     }
 }

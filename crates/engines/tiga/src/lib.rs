@@ -51,6 +51,7 @@ mod reads;
 pub mod record;
 mod recovery;
 mod refusal;
+mod repetition;
 pub mod replica;
 pub mod rows;
 pub mod snapshot;

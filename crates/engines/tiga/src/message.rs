@@ -237,7 +237,15 @@ pub enum Message {
         /// What is read.
         reads: Vec<Read>,
     },
-    /// Follower to coordinator: it has synced these, which it had not voted for as the leader has (§3.6 of the paper).
+    /// The answer, in the order of the reads.
+    #[coded(tag = 12)]
+    ReadsDone {
+        /// See [`Message::Reads`].
+        number: u64,
+        /// What each found.
+        found: Vec<Found>,
+    },
+    /// Follower to coordinator: it has synced these, which it had not voted for as the leader has (§3.7 of the paper).
     #[coded(tag = 13)]
     Synced {
         /// The shard of the follower.
@@ -247,14 +255,6 @@ pub enum Message {
         ballot: Ballot,
         /// The transactions, and where they stand.
         transactions: Vec<(TransactionId, Time)>,
-    },
-    /// The answer, in the order of the reads.
-    #[coded(tag = 12)]
-    ReadsDone {
-        /// See [`Message::Reads`].
-        number: u64,
-        /// What each found.
-        found: Vec<Found>,
     },
 }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 impl Replica {
     /// Whether this leader votes for a transaction before the others have agreed with it. What a recovery has left is agreed
     /// on first.
-    pub(crate) fn votes_optimistically(
+    fn is_voted_optimistically(
         &self,
         step: &Step<'_>,
         waiting: &Waiting,
@@ -45,7 +45,7 @@ impl Replica {
             && others(transaction, self.shard).any(is_far)
     }
 
-    /// Executes the transaction at the head of its queue and votes for it, unless it has.
+    /// Executes the transaction at the head of its queue and votes for it, if leaders are so far apart, and unless it has.
     pub(crate) fn vote_optimistically(
         &mut self,
         step: &mut Step<'_>,
@@ -54,7 +54,10 @@ impl Replica {
     ) {
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         let keeps = step.options.bugs.has(TigaPlantedBug::KeepRevoked);
-        if waiting.voted.as_ref().is_some_and(|voted| voted.record.t == stamp.t || keeps) {
+        let has_voted = |voted: &OptimisticVote| voted.record.t == stamp.t || keeps;
+        if !self.is_voted_optimistically(step, waiting, ballots)
+            || waiting.voted.as_ref().is_some_and(has_voted)
+        {
             return;
         }
         self.counters.discarded += u64::from(waiting.voted.is_some());
@@ -98,14 +101,28 @@ impl Replica {
         }
     }
 
-    /// The votes of this leader that may have committed something, as a follower has them in its list.
-    pub(crate) fn optimistic_votes(&self) -> Vec<Tentative> {
-        let voted = self.queue.iter().filter_map(|(stamp, waiting)| {
-            let voted = waiting.voted.as_ref().filter(|voted| voted.record.t == stamp.t)?;
-            let (work, history) = (waiting.work.clone(), voted.history.clone());
-            let (is_voted, waits_for, times) = (true, None, waiting.times);
-            Some(Tentative { stamp, work, history, is_voted, waits_for, times })
-        });
-        voted.collect()
+    /// Empties the queue of a leadership that ends. The votes that may have committed something stay in the tentative list, as a
+    /// follower has them.
+    pub(crate) fn clear_queue(&mut self) {
+        for (stamp, waiting) in self.queue.iter() {
+            let Waiting { work, voted: Some(OptimisticVote { record, history }), times, .. } =
+                waiting
+            else {
+                continue;
+            };
+            if record.t == stamp.t {
+                let (work, history, times) = (work.clone(), history.clone(), *times);
+                let (is_voted, waits_for) = (true, None);
+                self.tentative.insert(Tentative {
+                    stamp,
+                    work,
+                    history,
+                    is_voted,
+                    waits_for,
+                    times,
+                });
+            }
+        }
+        self.queue.clear();
     }
 }

@@ -67,13 +67,13 @@ impl TigaOptions {
     /// When something is sent again, the first time and each further one: a node that does not answer may have too much to do,
     /// and every copy is more of that.
     #[must_use]
-    pub fn repetition(&self) -> Backoff {
+    pub fn backoff(&self) -> Backoff {
         Backoff::new(self.repeat_after, self.repeat_after * REPEAT_MAX)
     }
 
     /// The same for the questions of a recovery, for which others wait.
     #[must_use]
-    pub fn recovery_repetition(&self) -> Backoff {
+    pub fn recovery_backoff(&self) -> Backoff {
         Backoff::new(self.repeat_after, self.repeat_after * RECOVERY_REPEAT_MAX)
     }
 

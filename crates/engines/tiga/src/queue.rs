@@ -5,13 +5,13 @@ use crate::locks::{Lock, LockIndex};
 use crate::message::Message;
 use crate::part_reads::PartReads;
 use crate::record::Record;
+use crate::repetition::Repetition;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::transaction::{History, Work};
 use shoal_engine::TransactionId;
-use shoal_types::{Backoff, Ballot, Error, ShardId, Time};
+use shoal_types::{Ballot, Error, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 /// How a transaction came into a queue.
 #[derive(Debug, Clone)]
@@ -61,10 +61,8 @@ pub struct Waiting {
     pub own: Option<Readiness>,
     /// For what this leader has voted.
     pub voted: Option<OptimisticVote>,
-    /// When to ask again, on the local clock.
-    pub repeat_at: Time,
-    /// After how long next.
-    pub repetition: Backoff,
+    /// When the other participants are asked again; `None` before they are asked.
+    pub repetition: Option<Repetition>,
     is_due: bool,
 }
 
@@ -80,8 +78,7 @@ impl Waiting {
             readies: BTreeMap::new(),
             own: None,
             voted: None,
-            repeat_at: Time::MAX,
-            repetition: Backoff::new(Duration::ZERO, Duration::ZERO),
+            repetition: None,
             is_due: false,
         }
     }

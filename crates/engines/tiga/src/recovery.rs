@@ -13,6 +13,7 @@ use crate::message::Message;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Waiting};
 use crate::record::{Candidate, Entry, Item, Record, TentativeList};
+use crate::repetition::Repetition;
 use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
@@ -34,15 +35,13 @@ impl Replica {
             // What it has appended is still on its way into the log.
             true => {
                 self.flush(step, true);
-                let voted = self.optimistic_votes();
-                self.queue.clear();
-                voted.into_iter().for_each(|tentative| self.tentative.insert(tentative));
+                self.clear_queue();
             }
             false => self.step_down(),
         }
         self.promised = ballot.max(self.promised);
-        self.leading =
-            Some(Leading::new(ballot, since, step.now, step.options.recovery_repetition()));
+        let repetition = Repetition::at_once(step.now, step.options.recovery_backoff());
+        self.leading = Some(Leading::new(ballot, since, step.now, repetition));
     }
 
     /// The log is prepared under the ballot of this node: it has `length` entries, or more that this node has proposed.
@@ -79,13 +78,10 @@ impl Replica {
         let quorums = Quorums::of(view.voters.len());
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
-        let Phase::Preparing { length, lists, ask_at, repetition } = &mut leading.phase else {
-            return;
-        };
+        let Phase::Preparing { length, lists, repetition } = &mut leading.phase else { return };
         lists.retain(|node, _| view.full.contains(node));
         let missing = (quorums.majority - 1).saturating_sub(lists.len());
-        if missing > 0 && *ask_at <= step.now {
-            *ask_at = step.now + repetition.advance();
+        if missing > 0 && repetition.take_due(step.now) {
             let me = step.view.me;
             for voter in view.full.iter().filter(|it| **it != me) {
                 step.send(*voter, Message::ListWanted { shard: self.shard, ballot });
@@ -103,8 +99,8 @@ impl Replica {
         let start = self.ledger.length();
         self.ledger.append(entry);
         let leading = self.leading.as_mut().expect("recovers");
-        let (answers, repetition) = (BTreeMap::new(), step.options.recovery_repetition());
-        leading.phase = Phase::Asking { start, answers, ask_at: step.now, repetition };
+        let repetition = Repetition::at_once(step.now, step.options.recovery_backoff());
+        leading.phase = Phase::Asking { start, answers: BTreeMap::new(), repetition };
     }
 
     /// What may have been committed by votes and is not in the adopted log.
@@ -166,9 +162,7 @@ impl Replica {
         let asks_early = step.options.bugs.has(TigaPlantedBug::AskBeforeRecord);
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
-        let Phase::Asking { start, answers, ask_at, repetition } = &mut leading.phase else {
-            return;
-        };
+        let Phase::Asking { start, answers, repetition } = &mut leading.phase else { return };
         if applied <= *start && !asks_early {
             return;
         }
@@ -179,8 +173,7 @@ impl Replica {
         if missing.is_empty() {
             return self.finish(step);
         }
-        if *ask_at <= step.now {
-            *ask_at = step.now + repetition.advance();
+        if repetition.take_due(step.now) {
             for to in missing {
                 step.send_to_leader(to, Message::Query { to, shard: self.shard, ballot });
             }

@@ -217,12 +217,10 @@ impl Replica {
     /// Ends a leadership, if there is one, and voids what is not decided.
     pub(crate) fn step_down(&mut self) {
         let leading = self.leading.take();
-        let voted = self.optimistic_votes();
-        self.queue.clear();
+        self.clear_queue();
         let mut undecided = self.ledger.forget_undecided();
         undecided.extend(leading.into_iter().flat_map(|leading| leading.batch));
         self.tentative.keep_undecided(self.shard, &undecided);
-        voted.into_iter().for_each(|tentative| self.tentative.insert(tentative));
     }
 
     /// Gives the tentative list to the leader of the promised ballot.

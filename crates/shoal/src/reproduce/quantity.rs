@@ -288,25 +288,7 @@ impl Quantity {
     /// Whether it says the same on machines that differ: then the paper's numbers may stand in one plot
     /// with ours.
     pub fn is_of_any_machine(self) -> bool {
-        match self {
-            Quantity::Latency(..)
-            | Quantity::MeanLatency(_)
-            | Quantity::Aborted
-            | Quantity::RegionLatency(_)
-            | Quantity::AbortedByNodes
-            | Quantity::Committed(_)
-            | Quantity::Around(
-                LeaderStop::Outage | LeaderStop::LatencyBefore | LeaderStop::LatencyAfter,
-            )
-            | Quantity::ClockError => true,
-            Quantity::Throughput
-            | Quantity::PerShard
-            | Quantity::PerLeaderSecond
-            | Quantity::Moves
-            | Quantity::MovesPerRequesterSecond(_)
-            | Quantity::PerKindSecond(_)
-            | Quantity::Around(LeaderStop::ThroughputBefore | LeaderStop::ThroughputAfter) => false,
-        }
+        self.unit() != Unit::Rate
     }
 
     /// What came out of a run on so many shards, for the clients in this region if it is about those of one, if it did.
@@ -382,8 +364,8 @@ impl Quantity {
             .reduce(|(low, high), (value, _)| (f64::min(low, value), f64::max(high, value)))
     }
 
-    /// In a table.
-    pub fn words(self, value: f64) -> String {
+    /// What its values are.
+    fn unit(self) -> Unit {
         match self {
             Quantity::Throughput
             | Quantity::PerShard
@@ -392,43 +374,48 @@ impl Quantity {
             | Quantity::MovesPerRequesterSecond(_)
             | Quantity::PerKindSecond(_)
             | Quantity::Around(LeaderStop::ThroughputBefore | LeaderStop::ThroughputAfter) => {
-                words::rate(value)
+                Unit::Rate
             }
             Quantity::Latency(..)
             | Quantity::MeanLatency(_)
             | Quantity::RegionLatency(_)
             | Quantity::Around(LeaderStop::LatencyBefore | LeaderStop::LatencyAfter)
-            | Quantity::ClockError => words::latency((value * 1e6).round() as u64),
-            Quantity::Around(LeaderStop::Outage) => words::seconds(value),
-            Quantity::Aborted | Quantity::AbortedByNodes | Quantity::Committed(_) => {
-                words::percent(value)
-            }
+            | Quantity::ClockError => Unit::Milliseconds,
+            Quantity::Around(LeaderStop::Outage) => Unit::Seconds,
+            Quantity::Aborted | Quantity::AbortedByNodes | Quantity::Committed(_) => Unit::Share,
+        }
+    }
+
+    /// In a table.
+    pub fn words(self, value: f64) -> String {
+        match self.unit() {
+            Unit::Rate => words::rate(value),
+            Unit::Milliseconds => words::latency((value * 1e6).round() as u64),
+            Unit::Seconds => words::seconds(value),
+            Unit::Share => words::percent(value),
         }
     }
 
     /// In a plot, and in which unit.
     pub fn plotted(self, value: f64) -> (f64, &'static str) {
-        match self {
-            Quantity::Throughput
-            | Quantity::PerShard
-            | Quantity::PerLeaderSecond
-            | Quantity::Moves
-            | Quantity::MovesPerRequesterSecond(_)
-            | Quantity::PerKindSecond(_)
-            | Quantity::Around(LeaderStop::ThroughputBefore | LeaderStop::ThroughputAfter) => {
-                (value, "")
-            }
-            Quantity::Latency(..)
-            | Quantity::MeanLatency(_)
-            | Quantity::RegionLatency(_)
-            | Quantity::Around(LeaderStop::LatencyBefore | LeaderStop::LatencyAfter)
-            | Quantity::ClockError => (value, "ms"),
-            Quantity::Around(LeaderStop::Outage) => (value, "s"),
-            Quantity::Aborted | Quantity::AbortedByNodes | Quantity::Committed(_) => {
-                (value * 100.0, "%")
-            }
+        match self.unit() {
+            Unit::Rate => (value, ""),
+            Unit::Milliseconds => (value, "ms"),
+            Unit::Seconds => (value, "s"),
+            Unit::Share => (value * 100.0, "%"),
         }
     }
+}
+
+/// What the values of a quantity are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unit {
+    /// So many a second, of the clock or of a processor: it depends on the machine.
+    Rate,
+    Milliseconds,
+    Seconds,
+    /// From 0 to 1, or more.
+    Share,
 }
 
 /// The median of what the runs of a measurement say, of those that say something.

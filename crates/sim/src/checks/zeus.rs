@@ -243,12 +243,18 @@ impl ZeusRules {
     /// Notes what a node has of a granule. Says whether all of its rows are to be compared with those of other nodes; else
     /// those that were observed.
     fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> bool {
-        let ZeusObservation::Granule { granule, level, is_arbiter, record, clock, .. } =
-            observation
+        let ZeusObservation::Granule {
+            granule,
+            shard: _,
+            epoch,
+            level,
+            is_arbiter,
+            record,
+            clock,
+            is_whole,
+            rows,
+        } = observation
         else {
-            return false;
-        };
-        let ZeusObservation::Granule { epoch, is_whole, rows, .. } = observation else {
             return false;
         };
         let copies = self.granules.entry(granule.clone()).or_default();

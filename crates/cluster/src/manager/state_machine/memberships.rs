@@ -45,10 +45,9 @@ impl StateMachine {
         }
         self.shards.iter().any(|shard| {
             let assignment = &shard.assignment;
-            let is_alive = |node: &NodeId| self.nodes[node.0 as usize].alive;
-            let full = assignment.full_voters().filter(is_alive);
-            let (own, others): (Vec<NodeId>, Vec<NodeId>) = full.partition(|node| *node == id);
-            !own.is_empty() && others.len() <= assignment.voters.len() / 2
+            let is_other = |node: &NodeId| *node != id && self.nodes[node.0 as usize].alive;
+            let others = assignment.full_voters().filter(is_other).count();
+            assignment.full_voters().any(|node| node == id) && others <= assignment.voters.len() / 2
         })
     }
 
@@ -86,10 +85,9 @@ impl StateMachine {
             effects.push(Applied::Revived(id));
             let (epoch, forgets) = (self.epoch, self.options.membership_epochs);
             for shard in &mut self.shards {
-                let assignment = &mut shard.assignment;
+                let assignment = &shard.assignment;
                 if forgets && assignment.holds(id) {
-                    assignment.empty.insert(id, epoch);
-                    shard.ready.remove(&id);
+                    shard.lose_memory(id, epoch);
                 } else if (assignment.leader, assignment.incarnation) == (id, incarnation) {
                     // No successor was found for its shards, and it is the same incarnation: it continues to lead.
                     shard.vacant = None;
@@ -144,8 +142,7 @@ impl StateMachine {
             for shard in &mut self.shards {
                 shard.on_new_instance(id, incarnation, lease_end, &self.options);
                 if lost && shard.assignment.holds(id) {
-                    shard.assignment.empty.insert(id, self.epoch);
-                    shard.ready.remove(&id);
+                    shard.lose_memory(id, self.epoch);
                 }
             }
         }

@@ -5,6 +5,7 @@ use super::transaction::{OpenTransaction, PendingRead};
 use super::{Tiga, TigaEffects};
 use crate::coordinator::{Ended, Outcome};
 use crate::message::{Found, Message};
+use crate::repetition::Repetition;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, Submission, recovering};
 use shoal_engine::operation::Operation;
@@ -48,8 +49,8 @@ impl Tiga {
         transaction.requests += 1;
         transaction.awaited += 1;
         let now = self.runtime.worker_context.now.get();
-        let mut repetition = self.shared.setup.options.protocol.repetition();
-        let repeat_at = now + repetition.advance();
+        let repetition = Repetition::later(now, self.shared.setup.options.protocol.backoff());
+        let repeat_at = repetition.at();
         let give_up_at = now + self.runtime.worker_context.limits.shard_wait_max;
         let number = self.next_read;
         self.next_read += 1;
@@ -57,8 +58,7 @@ impl Tiga {
             self.reads_due = repeat_at;
         }
         let message = Message::Reads { shard, number, reads: reads.clone() };
-        let read =
-            PendingRead { sequence, shard, operations, reads, repeat_at, repetition, give_up_at };
+        let read = PendingRead { sequence, shard, operations, reads, repetition, give_up_at };
         self.reads.insert(number, read);
         self.send_to_leader(shard, message, effects);
     }
@@ -122,8 +122,7 @@ impl Tiga {
                 let error = Error::from(Aborted::from(Conflict::NoAnswer { shard }));
                 transaction.remote_branches.spoil(&error);
                 self.try_commit(sequence, effects);
-            } else if read.repeat_at <= now {
-                read.repeat_at = now + read.repetition.advance();
+            } else if read.repetition.take_due(now) {
                 let message = Message::Reads { shard, number, reads: read.reads.clone() };
                 self.runtime.counters.resent += 1;
                 self.send_to_leader(shard, message, effects);

@@ -2,6 +2,7 @@
 //! both when it commits.
 
 use crate::message::{Found, Read};
+use crate::repetition::Repetition;
 use crate::transaction::{Body, KeyAccess, Part, RangeAccess, Transaction, granule_bytes};
 use crate::view::View;
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use shoal_engine::operation::{Operation, OperationResult, OwnedScan};
 use shoal_types::limits::TRANSACTION_READS_MAX;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::{
-    Aborted, Backoff, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time,
+    Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Scan, ShardId, TableId, Time,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -47,8 +48,7 @@ pub(super) struct PendingRead {
     pub(super) shard: ShardId,
     pub(super) operations: Vec<Operation>,
     pub(super) reads: Vec<Read>,
-    pub(super) repeat_at: Time,
-    pub(super) repetition: Backoff,
+    pub(super) repetition: Repetition,
     pub(super) give_up_at: Time,
 }
 

@@ -7,6 +7,7 @@ use shoal_tiga::coordinator::{Ended, Outcome};
 use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::{Message, Read};
+use shoal_tiga::observation::Path;
 use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, RangeAccess, Transaction};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
@@ -457,6 +458,21 @@ impl Cluster {
 
     pub fn ended(&self, id: TransactionId) -> Option<&Ended> {
         self.ended.iter().find(|ended| ended.id == id)
+    }
+
+    /// By which path a transaction is committed, if it is.
+    pub fn path(&self, id: TransactionId) -> Option<Path> {
+        self.ended(id)?.committed.map(|(_, path)| path)
+    }
+
+    /// Adds one to key 1, for which all but the last follower vote: two votes are no fast quorum.
+    pub fn increment_without_a_vote(&mut self) -> TransactionId {
+        let id = self.increment(&[1]);
+        self.deliver(|_, to, _| to != NodeId(2));
+        self.pass(HEADROOM);
+        self.deliver(|_, _, _| true);
+        assert_eq!(self.sums(id), None, "two votes are no fast quorum");
+        id
     }
 
     /// The value of a key in the decided rows of a node.

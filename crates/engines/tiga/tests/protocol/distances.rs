@@ -28,10 +28,7 @@ fn commit_before_agreement(cluster: &mut Cluster) -> TransactionId {
     cluster.pass(HEADROOM);
     cluster.deliver(|from, to, _| !is_between_leaders(from, to));
     assert_eq!(cluster.sums(id), Some(vec![1, 1]));
-    assert_eq!(
-        cluster.ended(id).and_then(|ended| ended.committed).map(|it| it.1),
-        Some(Path::Fast)
-    );
+    assert_eq!(cluster.path(id), Some(Path::Fast));
     id
 }
 
@@ -116,21 +113,14 @@ fn an_execution_at_another_timestamp_leaves_nothing() {
 #[test]
 fn followers_report_what_they_have_synced() {
     let mut cluster = Cluster::new();
-    let id = cluster.increment(&[1]);
-    cluster.deliver(|_, to, _| to != NodeId(2));
-    cluster.pass(HEADROOM);
-    cluster.deliver(|_, _, _| true);
-    assert_eq!(cluster.sums(id), None, "two votes are no fast quorum");
+    let id = cluster.increment_without_a_vote();
     cluster.sync(0, NodeId(1));
     assert_eq!(cluster.messages().count(), 0, "its vote was as the leader's");
     cluster.sync(0, NodeId(2));
     assert!(matches!(cluster.messages().next(), Some(Message::Synced { .. })));
     cluster.deliver(|_, _, _| true);
     assert_eq!(cluster.sums(id), Some(vec![1]));
-    assert_eq!(
-        cluster.ended(id).and_then(|ended| ended.committed).map(|it| it.1),
-        Some(Path::Slow)
-    );
+    assert_eq!(cluster.path(id), Some(Path::Slow));
 }
 
 /// Where a majority is near, only leaders receive a transaction, and its coordinator waits for their logs.

@@ -15,7 +15,7 @@ fn fast_and_lost(options: TigaOptions) -> Option<i64> {
     cluster.deliver(|_, _, _| true);
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
-    let path = cluster.ended(id).and_then(|ended| ended.committed).map(|(_, path)| path);
+    let path = cluster.path(id);
     assert_eq!(path, Some(Path::Fast));
     cluster.crash(NodeId(0));
     cluster.appoint(0, NodeId(1), 2);

@@ -8,10 +8,6 @@ use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{NodeId, ShardId, Time};
 use std::time::Duration;
 
-fn path(cluster: &Cluster, id: shoal_engine::TransactionId) -> Option<Path> {
-    cluster.ended(id)?.committed.map(|(_, path)| path)
-}
-
 #[test]
 fn a_transaction_of_two_shards_commits_in_one_round_trip() {
     let mut cluster = Cluster::new();
@@ -21,21 +17,17 @@ fn a_transaction_of_two_shards_commits_in_one_round_trip() {
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
     assert_eq!(cluster.sums(id), Some(vec![1, 1]));
-    assert_eq!(path(&cluster, id), Some(Path::Fast), "nothing was synced");
+    assert_eq!(cluster.path(id), Some(Path::Fast), "nothing was synced");
 }
 
 #[test]
 fn without_a_vote_the_log_decides() {
     let mut cluster = Cluster::new();
-    let id = cluster.increment(&[1]);
-    cluster.deliver(|_, to, _| to != NodeId(2));
-    cluster.pass(HEADROOM);
-    cluster.deliver(|_, _, _| true);
-    assert_eq!(cluster.sums(id), None, "two votes are no fast quorum");
+    let id = cluster.increment_without_a_vote();
     cluster.sync(0, NodeId(1));
     cluster.decide(0);
     cluster.deliver(|_, _, _| true);
-    assert_eq!((cluster.sums(id), path(&cluster, id)), (Some(vec![1]), Some(Path::Slow)));
+    assert_eq!((cluster.sums(id), cluster.path(id)), (Some(vec![1]), Some(Path::Slow)));
     cluster.settle();
     assert!(voters(0).into_iter().all(|node| cluster.value(node, 1) == Some(1)));
 }
@@ -80,7 +72,7 @@ fn votes_over_a_missing_predecessor(options: TigaOptions) -> Option<Path> {
     let mut cluster = Cluster::with(options);
     let [lost, last] = cluster.rest_on_what_followers_lack();
     assert_eq!(cluster.sums(lost), None);
-    path(&cluster, last)
+    cluster.path(last)
 }
 
 #[test]
@@ -100,7 +92,7 @@ fn votes_are_withheld_behind_what_is_not_synced() {
     cluster.deliver(|_, _, _| true);
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
-    assert_eq!(path(&cluster, before), Some(Path::Fast));
+    assert_eq!(cluster.path(before), Some(Path::Fast));
     let behind = cluster.increment(&[1]);
     cluster.deliver(|_, to, _| to != NodeId(0));
     cluster.pass(HEADROOM);
@@ -113,7 +105,7 @@ fn votes_are_withheld_behind_what_is_not_synced() {
     cluster.deliver(|_, _, _| true);
     cluster.pass(2 * repeat_after);
     cluster.deliver(|_, _, _| true);
-    assert_eq!((cluster.sums(behind), path(&cluster, behind)), (Some(vec![2]), Some(Path::Fast)));
+    assert_eq!((cluster.sums(behind), cluster.path(behind)), (Some(vec![2]), Some(Path::Fast)));
 }
 
 #[test]
@@ -168,5 +160,5 @@ fn votes_differ_where_a_range_that_is_read_and_written_does() {
     cluster.deliver(|_, _, _| true);
     assert_eq!(cluster.sums(id), None, "the leader has counted a row that followers do not have");
     cluster.settle();
-    assert_eq!((cluster.sums(id), path(&cluster, id)), (Some(vec![1]), Some(Path::Slow)));
+    assert_eq!((cluster.sums(id), cluster.path(id)), (Some(vec![1]), Some(Path::Slow)));
 }

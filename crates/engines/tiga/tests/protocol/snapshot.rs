@@ -107,7 +107,7 @@ fn a_replica_votes_as_others_do_behind_a_snapshot() {
     cluster.deliver(|_, _, _| true);
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
-    let path = cluster.ended(id).and_then(|ended| ended.committed).map(|(_, path)| path);
+    let path = cluster.path(id);
     assert_eq!(path, Some(Path::Fast), "all three have voted alike");
     cluster.settle();
     assert_eq!((cluster.value(FOLLOWER, 1), cluster.value(FOLLOWER, 5)), (Some(3), Some(2)));

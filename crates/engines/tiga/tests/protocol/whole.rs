@@ -27,7 +27,7 @@ fn what_is_read_on_one_shard_is_written_on_another() {
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
     assert_eq!(cluster.sums(id), Some(vec![1, 2, 1, 2]), "each leader has found the same");
-    let path = cluster.ended(id).and_then(|ended| ended.committed).map(|(_, path)| path);
+    let path = cluster.path(id);
     assert_eq!(path, Some(Path::Fast), "in one round trip");
     cluster.settle();
     assert_eq!((cluster.value(NodeId(2), 1), cluster.value(NodeId(4), 101)), (Some(2), Some(1)));
