@@ -93,7 +93,9 @@ impl CommitPath {
     /// Of each commit of a run, where the engine counts that.
     fn of(self, run: &measurement::Run) -> Option<f64> {
         let count = |name| run.counted.get(name).map(|count| *count as f64);
-        let (fast, slow) = (count("one_round_trip")?, count("by_log")?);
+        // Where a majority is near, nothing is voted for, and the log decides too.
+        let without_votes = count("without_votes").unwrap_or_default();
+        let (fast, slow) = (count("one_round_trip")?, count("by_log")? + without_votes);
         let counted = match self {
             CommitPath::OneRoundTrip => fast,
             CommitPath::Slow => slow,
