@@ -147,11 +147,12 @@ impl Replica {
                     self.proposed(step, id, proposal);
                 }
             }
-            Message::Ready { id, shard, t, ref ballots, ref contribution, to: _ } => {
+            Message::Ready { id, shard, t, ref ballots, ref contribution, ref in_front, to: _ } => {
                 if self.serves().is_none() {
                     return;
                 }
                 let (ballots, contribution) = (ballots.clone(), contribution.clone());
+                let in_front = in_front.clone();
                 let Some((_, waiting)) = self.queue.get_mut(id) else {
                     if self.ledger.record(id).is_none() && !self.ledger.is_over(id) {
                         self.early.keep(step.now, id, message);
@@ -162,7 +163,7 @@ impl Replica {
                     step.view.hear(part.shard, *ballot);
                 }
                 let transaction = Arc::clone(&waiting.work.transaction);
-                let ready = Readiness { t, ballots: ballots.clone(), contribution };
+                let ready = Readiness { t, ballots: ballots.clone(), contribution, in_front };
                 waiting.readies.insert(shard, ready);
                 let is_current = self.current_ballots(step, &transaction) == ballots;
                 let Some((stamp, waiting)) = self.queue.get(id) else { return };
@@ -214,7 +215,12 @@ impl Replica {
             let ballots = self.current_ballots(step, &record.transaction);
             let Some(place) = record.transaction.place(self.shard) else { return };
             let contribution = record.contribution(place);
-            let ready = Readiness { t: record.t, ballots, contribution };
+            let named = Work::new(&record.transaction, self.shard).and_then(|work| {
+                let leading = self.leading.as_ref().expect("serves");
+                leading.undecided_votes.in_front(record.stamp(), &work)
+            });
+            let Some(in_front) = named else { return };
+            let ready = Readiness { t: record.t, ballots, contribution, in_front };
             return self.send_ready(step, id, shard, ready);
         }
         if self.ledger.is_over(id) {
@@ -253,8 +259,9 @@ impl Replica {
     }
 
     fn send_ready(&self, step: &mut Step<'_>, id: TransactionId, to: ShardId, ready: Readiness) {
-        let Readiness { t, ballots, contribution } = ready;
-        let message = Message::Ready { id, to, shard: self.shard, t, ballots, contribution };
+        let Readiness { t, ballots, contribution, in_front } = ready;
+        let shard = self.shard;
+        let message = Message::Ready { id, to, shard, t, ballots, contribution, in_front };
         step.send_to_leader(to, message);
     }
 
@@ -327,6 +334,11 @@ impl Replica {
             self.leading.as_mut().expect("serves").unstable.insert(stamp.id);
             return false;
         };
+        let leading = self.leading.as_mut().expect("serves");
+        let Some(in_front) = leading.undecided_votes.in_front(stamp, &waiting.work) else {
+            leading.unstable.insert(stamp.id);
+            return false;
+        };
         if let Some(own) = waiting.own.as_ref().filter(|own| own.t == stamp.t) {
             // Another participant may have released it with that.
             assert!(
@@ -340,7 +352,7 @@ impl Replica {
         if !step.options.bugs.has(TigaPlantedBug::ReadyWithoutPromise) {
             self.conflicts.note(&waiting.work.locks, stamp.t);
         }
-        let ready = Readiness { t: stamp.t, ballots, contribution };
+        let ready = Readiness { t: stamp.t, ballots, contribution, in_front };
         if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
             waiting.own = Some(ready.clone());
             waiting.repetition = Some(Repetition::later(step.now, step.options.backoff()));
@@ -361,9 +373,10 @@ impl Replica {
         };
         let voted = self.take_vote(step, stamp, &mut waiting);
         let is_voted = voted.as_ref().is_some_and(|record| record.ballots == ballots);
+        let promises = self.promises(&waiting);
         let record = match voted {
-            Some(record) if is_voted => record,
-            Some(record) => Arc::new(Record { ballots, ..Record::clone(&record) }),
+            Some(record) if is_voted && promises.is_empty() => record,
+            Some(record) => Arc::new(Record { ballots, promises, ..Record::clone(&record) }),
             None => Arc::new(self.execute(step, stamp, &waiting, ballots).0),
         };
         let Waiting { work, times, .. } = waiting;
@@ -371,6 +384,9 @@ impl Replica {
         let index = self.ledger.length();
         self.ledger.append_record(&record, index);
         let leading = self.leading.as_mut().expect("releases as a leader");
+        if !record.transaction.by_log {
+            leading.undecided_votes.add(&record, work);
+        }
         leading.batch.push(Arc::clone(&record));
         leading.unstable.remove(&stamp.id);
         leading.inherited.remove(&stamp.id);
@@ -404,6 +420,7 @@ impl Replica {
             outcome,
             procedure_writes: writes,
             exchanged,
+            promises: self.promises(waiting),
             transaction: Arc::clone(&work.transaction),
         };
         (record, history)
@@ -522,6 +539,7 @@ impl Replica {
                 decided.entry(shard).or_default().push(record.id());
             }
             let leading = self.leading.as_mut().expect("serves");
+            leading.undecided_votes.decide(record.stamp());
             for shard in leading.settled_early.remove(&record.id()).unwrap_or_default() {
                 self.settle(record.id(), shard);
             }

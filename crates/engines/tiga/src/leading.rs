@@ -4,6 +4,7 @@ use crate::message::Read;
 use crate::record::{Item, Record, Refusal, TentativeList};
 use crate::repetition::Repetition;
 use crate::stamp::ArrivalTimes;
+use crate::undecided_votes::UndecidedVotes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -86,6 +87,8 @@ pub struct Leading {
     pub(crate) refusals: Vec<Refusal>,
     /// When what is not answered is sent again, on the local clock.
     pub(crate) repeat_at: Time,
+    /// What it has released and voted for, and is not decided.
+    pub(crate) undecided_votes: UndecidedVotes,
     /// Delays of proposals from the leaders of other shards, in nanoseconds and with the difference of the clocks.
     pub(crate) distances: BTreeMap<ShardId, i64>,
 }
@@ -108,6 +111,7 @@ impl Leading {
             refusing: BTreeMap::new(),
             refusals: Vec::new(),
             repeat_at: now,
+            undecided_votes: UndecidedVotes::default(),
             distances: BTreeMap::new(),
         }
     }

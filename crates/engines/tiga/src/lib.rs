@@ -46,6 +46,7 @@ mod optimistic;
 pub mod options;
 pub mod part_reads;
 mod planted_bugs;
+mod promise;
 pub mod queue;
 mod reads;
 pub mod record;
@@ -59,6 +60,7 @@ pub mod stamp;
 pub mod step;
 pub mod tentative;
 pub mod transaction;
+mod undecided_votes;
 pub mod view;
 
 pub use engine::{Tiga, TigaCounters, TigaEngineMessage, TigaEngineOptions};

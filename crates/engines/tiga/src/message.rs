@@ -153,6 +153,8 @@ pub enum Message {
         ballots: Vec<Ballot>,
         /// What it reads on the sender's shard, or whether what it certifies there is so.
         contribution: Result<PartReads, Error>,
+        /// What stands in front of it on the sender's shard, conflicts with it, and is not decided (rule T23).
+        in_front: Vec<Digest>,
     },
     /// Leader to a leader that has proposed it: send the transaction.
     #[coded(tag = 5)]

@@ -39,6 +39,8 @@ pub enum TigaPlantedBug {
     ExportUnstable,
     /// Tentative entries stay behind synced ones that conflict (T19).
     KeepBehindSynced,
+    /// A recovery keeps all that was voted for in front of what it imports (T23).
+    KeepInFront,
     /// Timestamps far ahead are accepted (T14).
     TrustFarClock,
     /// A seal covers what still waits (T15).

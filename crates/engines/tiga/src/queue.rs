@@ -1,6 +1,7 @@
 //! The transactions that wait at a replica, by their stamps: a follower releases what is due and has nothing conflicting in
 //! front of it; a leader agrees with others first.
 
+use crate::digest::Digest;
 use crate::locks::{Lock, LockIndex};
 use crate::message::Message;
 use crate::part_reads::PartReads;
@@ -33,6 +34,8 @@ pub struct Readiness {
     pub ballots: Vec<Ballot>,
     /// What is read on that shard, or whether what is certified there is so.
     pub contribution: Result<PartReads, Error>,
+    /// What stands in front of it on that shard, conflicts with it, and is not decided (rule T23).
+    pub in_front: Vec<Digest>,
 }
 
 /// What a leader has voted for before the participants have agreed (§3.8 of the paper).

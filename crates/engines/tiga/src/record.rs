@@ -22,6 +22,16 @@ pub struct Write {
     pub value: Option<Bytes>,
 }
 
+/// What a participant has named with its `Ready` (rule T23).
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct Promise {
+    /// The participant.
+    #[coded(short)]
+    pub shard: ShardId,
+    /// What stood there in front of the transaction, conflicted with it, and was not decided.
+    pub in_front: Vec<Digest>,
+}
+
 /// A released transaction.
 #[derive(Debug, Clone, PartialEq, Coded)]
 pub struct Record {
@@ -38,6 +48,8 @@ pub struct Record {
     /// What a procedure of shape `Whole` has read on each participant, in the order of the parts; empty if one of them could
     /// not say it, and for all else.
     pub exchanged: Vec<PartReads>,
+    /// What other participants have named, those that have named something.
+    pub promises: Vec<Promise>,
     /// The transaction, whole, so that another participant can import it from here.
     pub transaction: Arc<Transaction>,
 }
@@ -53,6 +65,13 @@ impl Record {
     #[must_use]
     pub fn id(&self) -> TransactionId {
         self.transaction.id
+    }
+
+    /// Whether the leader of a shard has said that what has this digest stands in front of it there.
+    #[must_use]
+    pub fn names(&self, shard: ShardId, digest: Digest) -> bool {
+        let mut of_shard = self.promises.iter().filter(|promise| promise.shard == shard);
+        of_shard.any(|promise| promise.in_front.contains(&digest))
     }
 
     /// What the shard at this place has contributed, as far as others need it.

@@ -252,7 +252,7 @@ impl Replica {
             true => BTreeMap::new(),
             false => self.imports(&answers),
         };
-        let kept = self.kept(&answers, &imports);
+        let kept = self.kept(step, &answers, &imports);
         let entry = Entry::Final { ballot, kept: kept.clone() };
         step.propose(self.shard, &entry);
         self.ledger.append(entry);
@@ -294,6 +294,7 @@ impl Replica {
     /// The candidates that are kept at their timestamps.
     fn kept(
         &self,
+        step: &Step<'_>,
         answers: &BTreeMap<ShardId, (Ballot, Vec<Item>)>,
         imports: &BTreeMap<TransactionId, Arc<Record>>,
     ) -> Vec<Candidate> {
@@ -320,29 +321,12 @@ impl Replica {
             if !imports.contains_key(&id)
                 && candidate.predecessors.iter().all(is_safe)
                 && others.all(|shard| has(shard, candidate.stamp()))
-                && !self.hides_reads(candidate, imports)
+                && !self.is_excluded(step, candidate, imports)
             {
                 kept_ids.insert(id);
                 kept.push(candidate.clone());
             }
         }
         kept
-    }
-
-    /// Whether it would write, in front of an imported transaction, what that one has read (E3).
-    fn hides_reads(
-        &self,
-        candidate: &Candidate,
-        imports: &BTreeMap<TransactionId, Arc<Record>>,
-    ) -> bool {
-        let Some(work) = Work::new(&candidate.transaction, self.shard) else { return true };
-        let mut index = LockIndex::default();
-        index.add(candidate.stamp(), &work.locks);
-        imports.values().any(|record| {
-            let other = Work::new(&record.transaction, self.shard);
-            record.transaction.exchanges()
-                && record.stamp() > candidate.stamp()
-                && other.is_some_and(|other| index.rivals(&other.locks).next().is_some())
-        })
     }
 }

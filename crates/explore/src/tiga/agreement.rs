@@ -4,7 +4,7 @@ use super::Tiga;
 use super::order::Digest;
 use super::release::At;
 use super::rules::Rule;
-use super::state::{Origin, Propose, Queued, Ready, State, Vote};
+use super::state::{Entry, Origin, Propose, Queued, Ready, Stamp, State, Vote};
 
 impl Tiga {
     /// A leader accepts a transaction of several shards.
@@ -97,7 +97,15 @@ impl Tiga {
         let log = state.shards[at.0].log_of(at.1);
         let entry = log.iter().find(|entry| entry.id == id)?;
         let reads = if self.is_whole(id) { entry.reads[at.0] } else { 0 };
-        Some(Ready { id, shard: at.0 as u8, t: entry.t, ballots, reads })
+        let in_front = self.in_front(at.0, entry.stamp(), log);
+        Some(Ready { id, shard: at.0 as u8, t: entry.t, ballots, reads, in_front })
+    }
+
+    /// What conflicts with a transaction, of the entries in front of it.
+    fn in_front(&self, shard: usize, stamp: Stamp, log: &[Entry]) -> u8 {
+        let before = log.iter().filter(|entry| entry.stamp() < stamp);
+        let conflicting = before.filter(|entry| self.conflict(shard, entry.id, stamp.1));
+        conflicting.fold(0, |bits, entry| bits | 1 << entry.id)
     }
 
     /// The `Ready` that a leader would send now for what stands at the head of its queue.
@@ -120,7 +128,9 @@ impl Tiga {
         }
         let log = state.shards[at.0].log_of(at.1);
         let reads = if self.is_whole(id) { self.reads(at.0, id, log) } else { 0 };
-        let ready = Ready { id, shard: at.0 as u8, t: queued.t, ballots: leader.known, reads };
+        let in_front = self.in_front(at.0, queued.stamp(), log);
+        let (shard, ballots) = (at.0 as u8, leader.known);
+        let ready = Ready { id, shard, t: queued.t, ballots, reads, in_front };
         (!state.readies.contains(&ready)).then_some(ready)
     }
 

@@ -63,13 +63,21 @@ impl Tiga {
     fn items(&self, state: &State, at: At, shard: usize) -> Vec<Item> {
         let of = &state.shards[at.0].replicas[at.1];
         let leader = of.leader.as_ref().expect("leads");
-        let nothing = ([0; 3], [0; 3]);
-        let item = |id, t, is_agreed, (reads, ballots)| Item { id, t, is_agreed, reads, ballots };
+        let nothing = ([0; 3], [0; 3], [0; 3]);
+        let item = |id, t, is_agreed, (reads, ballots, named)| Item {
+            id,
+            t,
+            is_agreed,
+            reads,
+            ballots,
+            named,
+        };
         let log = state.shards[at.0].log_of(at.1).iter();
-        let log = log.map(|entry| item(entry.id, entry.t, true, (entry.reads, entry.ballots)));
+        let log = log
+            .map(|entry| item(entry.id, entry.t, true, (entry.reads, entry.ballots, entry.named)));
         let queue = leader.queue.iter().map(|queued| match queued.origin {
-            Origin::Imported { reads, ballots } => {
-                item(queued.id, queued.t, true, (reads, ballots))
+            Origin::Imported { reads, ballots, named } => {
+                item(queued.id, queued.t, true, (reads, ballots, named))
             }
             Origin::Accepted | Origin::Kept => item(queued.id, queued.t, false, nothing),
         });
@@ -233,10 +241,17 @@ impl Tiga {
                     && (item.t, item.id) > candidate.stamp()
                     && writes & self.access(item.id, shard).reads != 0
             };
+            let is_unnamed = |item: &Item| {
+                (item.t, item.id) > candidate.stamp()
+                    && self.conflict(shard, item.id, candidate.id)
+                    && item.named[shard] >> candidate.id & 1 == 0
+            };
+            let is_unnamed = self.holds(Rule::T23) && imports.iter().any(is_unnamed);
             let is_imported = imports.iter().any(|item| item.id == candidate.id);
             let hides_reads = self.holds(Rule::E3) && imports.iter().any(writes_before);
             if !is_imported
                 && !hides_reads
+                && !is_unnamed
                 && predecessors.all(|id| is_safe(&id))
                 && others.all(has_everywhere)
             {
@@ -261,6 +276,7 @@ impl Tiga {
             is_agreed: true,
             reads: entry.reads,
             ballots: entry.ballots,
+            named: entry.named,
         });
         let found = candidates.iter().map(|entry| Item {
             id: entry.id,
@@ -268,6 +284,7 @@ impl Tiga {
             is_agreed: false,
             reads: [0; 3],
             ballots: [0; 3],
+            named: [0; 3],
         });
         let theirs = answers.iter().flat_map(|(_, answer)| answer.items.clone());
         let mut all: Vec<Item> = Vec::new();
@@ -279,10 +296,10 @@ impl Tiga {
         }
         all.sort_by_key(|item| (item.t, item.id));
         let mut log: Vec<Entry> = Vec::new();
-        for Item { id, t, mut reads, ballots, .. } in all {
+        for Item { id, t, mut reads, ballots, named, .. } in all {
             let Digest { digest, history, .. } = self.digest_in_log(shard, (t, id), &log);
             reads[shard] = self.reads(shard, id, &log);
-            log.push(Entry { id, t, digest, history, reads, ballots });
+            log.push(Entry { id, t, digest, history, reads, ballots, named });
         }
         let of = &mut state.shards[shard];
         of.replicas[replica].length = log.len() as u8;
@@ -295,6 +312,6 @@ impl Tiga {
 }
 
 fn queued_import(item: &Item) -> Queued {
-    let &Item { id, t, reads, ballots, .. } = item;
-    Queued { t, id, promised: Some(t), origin: Origin::Imported { reads, ballots } }
+    let &Item { id, t, reads, ballots, named, .. } = item;
+    Queued { t, id, promised: Some(t), origin: Origin::Imported { reads, ballots, named } }
 }

@@ -4,7 +4,8 @@ use super::Tiga;
 use super::order::Digest;
 use super::rules::Rule;
 use super::state::{
-    Entry, Leader, LeaderPhase, Origin, Propose, Queued, Ready, Record, State, Tentative, Vote,
+    Entry, Leader, LeaderPhase, Named, Origin, Propose, Queued, Reads, Ready, Record, State,
+    Tentative, Vote,
 };
 use crate::Violation;
 
@@ -131,8 +132,8 @@ impl Tiga {
         is_agreed.then(|| queued.clone())
     }
 
-    /// The reads of all participants, if all are ready at this timestamp.
-    fn readies_of(&self, state: &State, at: At, queued: &Queued) -> Option<[u64; 3]> {
+    /// The reads of all participants and what they name, if all are ready at this timestamp.
+    fn readies_of(&self, state: &State, at: At, queued: &Queued) -> Option<(Reads, Named)> {
         let leader = self.serving(state, at)?;
         let own = |ready: &Ready| {
             (ready.t, ready.id) == queued.stamp()
@@ -140,7 +141,7 @@ impl Tiga {
                 && ready.ballots == leader.known
         };
         state.readies.iter().any(own).then_some(())?;
-        let mut reads = [0; 3];
+        let (mut reads, mut named) = ([0; 3], [0; 3]);
         for other in self.participants(queued.id).filter(|other| *other != at.0) {
             let matches = |ready: &&Ready| {
                 let ballots_match = ready.ballots[other] == leader.known[other]
@@ -152,7 +153,7 @@ impl Tiga {
                     && ballots_match
             };
             match state.readies.iter().find(matches) {
-                Some(ready) => reads[other] = ready.reads,
+                Some(ready) => (reads[other], named[other]) = (ready.reads, ready.in_front),
                 None if self.holds(Rule::T2Wait) => return None,
                 None => {
                     let proposed = |propose: &Propose| {
@@ -164,7 +165,7 @@ impl Tiga {
                 }
             }
         }
-        Some(reads)
+        Some((reads, named))
     }
 
     /// A leader appends to its log, and so votes.
@@ -178,14 +179,14 @@ impl Tiga {
         let log = state.shards[shard].log_of(replica);
         let known = self.serving(state, at).expect("serves").known;
         let is_multi = self.is_multi(queued.id);
-        let mut reads = match is_multi && !queued.is_imported() {
+        let (mut reads, mut named) = match is_multi && !queued.is_imported() {
             true => self.readies_of(state, at, queued).expect("is agreed"),
-            false => [0; 3],
+            false => ([0; 3], [0; 3]),
         };
         let mut ballots = if is_multi { known } else { [0; 3] };
         let local = self.reads(shard, queued.id, log);
-        if let Origin::Imported { reads: theirs, ballots: named } = queued.origin {
-            (reads, ballots) = (theirs, named);
+        if let Origin::Imported { reads: theirs, ballots: under, named: promised } = queued.origin {
+            (reads, ballots, named) = (theirs, under, promised);
             if self.is_whole(queued.id) && reads[shard] != local {
                 let what = format!("T{} is imported behind other versions than it read", queued.id);
                 return Err(Violation { rule: "T18", what });
@@ -193,7 +194,8 @@ impl Tiga {
         }
         reads[shard] = local;
         let Digest { digest, history, .. } = self.digest_in_log(shard, queued.stamp(), log);
-        let entry = Entry { id: queued.id, t: queued.t, digest, history, reads, ballots };
+        let (id, t) = (queued.id, queued.t);
+        let entry = Entry { id, t, digest, history, reads, ballots, named };
         let of = &mut state.shards[shard].replicas[replica];
         let ballot = of.promised as usize;
         of.length += 1;

@@ -47,6 +47,8 @@ pub enum Rule {
     T9,
     /// T11: a leader answers no reads while it is ready for something that writes what they read.
     T11,
+    /// T23: a `Ready` names what stands in front of its transaction, and a recovery keeps nothing else in front of it.
+    T23,
     /// A voter that returns without its tentative list forces a new ballot of the leader. Without: it joins the latest one.
     RestartBallot,
     /// Proposed, only where a recovery may end without the answer of another shard: a transaction is committed only when
@@ -56,7 +58,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules, in the order of the design.
-    pub const ALL: [Rule; 22] = [
+    pub const ALL: [Rule; 23] = [
         Rule::ChainedDigests,
         Rule::DigestsDecide,
         Rule::ImportsBehind,
@@ -77,6 +79,7 @@ impl Rule {
         Rule::T7,
         Rule::T9,
         Rule::T11,
+        Rule::T23,
         Rule::RestartBallot,
         Rule::CommitOverCommitted,
     ];
@@ -104,6 +107,7 @@ impl Rule {
             Rule::T7 => "t7",
             Rule::T9 => "t9",
             Rule::T11 => "t11",
+            Rule::T23 => "t23",
             Rule::RestartBallot => "restart-ballot",
             Rule::CommitOverCommitted => "commit-over-committed",
         }

@@ -15,6 +15,8 @@ pub(super) type BallotNumber = u8;
 pub(super) type Ballots = [BallotNumber; SHARDS_MAX];
 /// What was read on each shard, as hashes.
 pub(super) type Reads = [u64; SHARDS_MAX];
+/// What stands in front of a transaction on each shard, as bits.
+pub(super) type Named = [u8; SHARDS_MAX];
 /// Timestamp and transaction: the order in which conflicting transactions are released.
 pub(super) type Stamp = (u8, u8);
 
@@ -31,6 +33,8 @@ pub(super) struct Entry {
     pub reads: Reads,
     /// Of all participants, under which it was released.
     pub ballots: Ballots,
+    /// What the other participants have named with `Ready`.
+    pub named: Named,
 }
 
 impl Entry {
@@ -78,7 +82,7 @@ pub(super) enum Origin {
     /// A candidate that the recovery kept.
     Kept,
     /// Agreed by other shards, and taken from what they said in a recovery.
-    Imported { reads: Reads, ballots: Ballots },
+    Imported { reads: Reads, ballots: Ballots, named: Named },
 }
 
 /// A transaction in a leader's queue.
@@ -109,6 +113,7 @@ pub(super) struct Item {
     pub is_agreed: bool,
     pub reads: Reads,
     pub ballots: Ballots,
+    pub named: Named,
 }
 
 /// The answer of another shard's leader.
@@ -250,6 +255,8 @@ pub(super) struct Ready {
     pub ballots: Ballots,
     /// What the sender's shard read, where the shape is `Whole`.
     pub reads: u64,
+    /// What stands in front of it in the sender's log and conflicts with it, as bits.
+    pub in_front: u8,
 }
 
 /// A state of the model.

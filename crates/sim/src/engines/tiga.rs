@@ -29,6 +29,7 @@ impl Subject for Tiga {
         ("vote-before-final", TigaPlantedBug::VoteBeforeFinal),
         ("export-unstable", TigaPlantedBug::ExportUnstable),
         ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),
+        ("keep-in-front", TigaPlantedBug::KeepInFront),
         ("trust-far-clock", TigaPlantedBug::TrustFarClock),
         ("seal-open", TigaPlantedBug::SealOpen),
         ("read-unstable", TigaPlantedBug::ReadUnstable),

@@ -142,3 +142,58 @@ fn a_leader_recovers_its_own_shard_under_another_ballot() {
     assert_eq!((cluster.sums(first), cluster.sums(second)), (Some(vec![1]), Some(vec![2, 1])));
     assert!(voters(0).into_iter().all(|node| cluster.value(node, 1) == Some(2)));
 }
+
+/// T is released by shard 1 alone, and A behind it there is committed. Then B begins, on shard 0, with a timestamp below that of T.
+/// Its followers, which lack T, vote for B, and its leader, which is ready for T, is lost. B, with what it found, or nothing.
+fn begun_after_what_is_imported(options: TigaOptions) -> Option<Vec<u8>> {
+    let mut cluster = Cluster::with(options);
+    let leaders = [CLIENT, NodeId(0), NodeId(3), NodeId(4), NodeId(5)];
+    for node in leaders {
+        cluster.set_ahead(node, Duration::from_millis(100));
+    }
+    let both = cluster.increment(&[1, 101]);
+    cluster.deliver(|_, to, _| !(NodeId(1)..=NodeId(2)).contains(&to));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|from, to, _| (from, to) != (NodeId(3), NodeId(0)));
+    let behind = cluster.increment(&[101]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    voters(1).into_iter().for_each(|voter| cluster.sync(1, voter));
+    cluster.decide(1);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!((cluster.sums(both), cluster.sums(behind)), (None, Some(vec![2])));
+
+    cluster.set_ahead(CLIENT, Duration::ZERO);
+    let late = cluster.increment(&[1]);
+    cluster.deliver(|_, to, _| to != NodeId(0));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, to, _| to != NodeId(0));
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    assert_eq!(cluster.sums(both).map(|sums| sums.len()), Some(2));
+    cluster.sums(late)
+}
+
+#[test]
+fn nothing_is_kept_in_front_of_an_import_that_began_after_what_is_behind_it() {
+    assert_eq!(begun_after_what_is_imported(TigaOptions::default()), None);
+    let bugs = PlantedBugs::only(TigaPlantedBug::KeepInFront);
+    let options = TigaOptions { bugs, ..TigaOptions::default() };
+    assert_eq!(begun_after_what_is_imported(options), Some(vec![1]), "A ended before B began");
+}
+
+/// Rule T23, its other half: a `Ready` names what may be committed in front of it.
+#[test]
+fn what_votes_have_committed_in_front_of_an_import_stays_there() {
+    let mut cluster = Cluster::new();
+    let first = cluster.increment(&[1]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!(cluster.path(first), Some(Path::Fast));
+    let both = cluster.increment(&[1, 101]);
+    cluster.release_on_one_shard();
+    assert_eq!(cluster.sums(both), Some(vec![2, 1]));
+    assert_eq!(cluster.value(NodeId(2), 1), Some(2), "what was committed first is there");
+}
