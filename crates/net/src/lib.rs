@@ -85,4 +85,4 @@ pub use mailbox::{Handle, UndeliveredCommand};
 pub use outbox::{ConnectedClient, CoreInput, CoreOutput, Outbox};
 pub use reason::{CloseReason, DropReason};
 pub use secret::{SECRET_BYTES_MIN, Secret, SecretError};
-pub use transaction_clock::NodeTransactionClock;
+pub use transaction_clock::{ClockError, NodeTransactionClock};

@@ -8,6 +8,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// By how many nanoseconds the clock of a node is ahead of the system's, or behind it if that is negative: for tests and
+/// experiments, as nodes on one machine have one clock. Error bounds know nothing of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClockError(pub i64);
+
 /// The interval between two readings of the system's clock, if anything happens at all. The kernel's error
 /// bound grows by 125 µs in that time, at 500 ppm, and so does ours.
 const OBSERVE_EVERY: Duration = Duration::from_millis(250);
@@ -28,9 +33,14 @@ struct FollowedClock {
 }
 
 impl NodeTransactionClock {
-    /// The clock of a node whose loops go by `local`.
-    pub fn new(local: SystemClock) -> NodeTransactionClock {
-        NodeTransactionClock::of(local, Box::new(system_time::read))
+    /// The clock of a node whose loops go by `local`. It is off by `error`.
+    pub fn new(local: SystemClock, error: ClockError) -> NodeTransactionClock {
+        let read_system = move |local: &SystemClock| {
+            let reading = system_time::read(local);
+            let time = Time(reading.time.0.saturating_add_signed(error.0));
+            SystemReading { time, ..reading }
+        };
+        NodeTransactionClock::of(local, Box::new(read_system))
     }
 
     fn of(local: SystemClock, mut read_system: ReadSystem) -> NodeTransactionClock {
@@ -96,6 +106,19 @@ mod tests {
         }
         let error_bound = clock.times(now, now).now.error_bound.expect("the system says one");
         assert!(error_bound > 1000 * MS, "{error_bound:?} although the system is seconds behind");
+    }
+
+    #[test]
+    fn a_clock_can_be_off() {
+        let local = SystemClock::new();
+        let day = 86_400_000_000_000;
+        let clocks =
+            [-day, 0, day].map(|error| NodeTransactionClock::new(local, ClockError(error)));
+        let now = local.now();
+        let [behind, exact, ahead] = clocks.map(|clock| clock.times(now, now).now.time);
+        let hours = |from: Time, to: Time| (to - from).as_secs_f64() / 3600.0;
+        assert!((hours(behind, exact) - 24.0).abs() < 1.0, "{behind} {exact}");
+        assert!((hours(exact, ahead) - 24.0).abs() < 1.0, "{exact} {ahead}");
     }
 
     #[test]

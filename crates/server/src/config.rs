@@ -12,6 +12,7 @@
 //! engine = "mako"                     # or "two-phase-commit", "zeus", "tiga"
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
+//! clock_error_ms = -100.0             # its clock is ahead by so much, here behind: for tests; otherwise 0
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
 //! memory_mb = 8192                    # of keys, versions and index, for each copy of a shard; otherwise unlimited
 //! memory_reserved_mb = 4096           # taken for each copy at the start; otherwise 0
@@ -31,7 +32,7 @@ use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
-use shoal_net::{CLUSTER_BYTES_MAX, Secret, SecretError};
+use shoal_net::{CLUSTER_BYTES_MAX, ClockError, Secret, SecretError};
 use shoal_registry::{EngineOptions, Protocol};
 use shoal_types::{Distance, DistanceMatrix, NodeId};
 use std::fs;
@@ -77,6 +78,8 @@ pub struct NodeConfig {
     pub engine: EngineOptions,
     /// Whether clients may cut the node off from others: for tests.
     pub chaos: bool,
+    /// How wrong its clock is made: for tests.
+    pub clock_error: ClockError,
     /// A transaction that takes longer is logged. `None`: none is.
     pub slow_after: Option<Duration>,
     /// Bytes of keys, versions and index that each of its copies of shards may hold.
@@ -181,6 +184,9 @@ pub enum ValueError {
     /// Neither a delay nor a jitter.
     #[error("is {0:?}; write milliseconds from 0 to {DISTANCE_MS_MAX}")]
     Distance(f64),
+    /// A clock cannot be made so wrong.
+    #[error("is {0:?}; write milliseconds, at most {CLOCK_ERROR_MS_MAX} ahead or behind")]
+    ClockError(f64),
     /// The name of the cluster is empty or too long.
     #[error("has {0} bytes; write 1 to {CLUSTER_BYTES_MAX}")]
     Name(usize),
@@ -197,6 +203,9 @@ pub enum ValueError {
 
 /// Longest round trip between two datacenters, in milliseconds.
 const DISTANCE_MS_MAX: f64 = 60_000.0;
+
+/// The most by which a clock is made wrong, in milliseconds: an hour.
+const CLOCK_ERROR_MS_MAX: f64 = 3_600_000.0;
 
 /// Longest piece of a line in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
@@ -222,6 +231,8 @@ struct ConfigFile {
     pin: bool,
     #[serde(default)]
     chaos: bool,
+    #[serde(default)]
+    clock_error_ms: f64,
     slow_ms: Option<u64>,
     memory_mb: Option<NonZeroU32>,
     #[serde(default)]
@@ -272,6 +283,7 @@ impl NodeConfig {
             pin: false,
             engine: EngineOptions::default(),
             chaos: false,
+            clock_error: ClockError::default(),
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
@@ -316,6 +328,7 @@ impl NodeConfig {
             pin: file.pin,
             engine: file.engine.options(),
             chaos: file.chaos,
+            clock_error: manager_host.clock_error(file.clock_error_ms)?,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
                 Some(0) => None,
@@ -346,6 +359,13 @@ impl NodeConfig {
             );
         }
         let address = self.topology.node(self.node).and_then(|node| node.address.as_deref());
+        if self.clock_error != ClockError::default() {
+            let ms = self.clock_error.0 as f64 / 1e6;
+            warnings.push(format!(
+                "its clock is made wrong by {ms} ms, which costs time where clocks order transactions; remove \
+                 `clock_error_ms` unless that is what you want to see"
+            ));
+        }
         if let Some(address) = address.filter(|address| !is_loopback(address))
             && self.tls.is_none()
         {
@@ -461,6 +481,13 @@ impl FileLocation<'_> {
             return self.wrong(key, ValueError::Distance(ms));
         }
         Ok(Duration::from_secs_f64(ms / 1000.0))
+    }
+
+    fn clock_error(&self, ms: f64) -> Result<ClockError, ConfigError> {
+        match ms.abs() <= CLOCK_ERROR_MS_MAX {
+            true => Ok(ClockError((ms * 1e6) as i64)),
+            false => self.wrong("clock_error_ms", ValueError::ClockError(ms)),
+        }
     }
 
     fn tls(&self, table: &TlsTable, cluster: &str) -> Result<NodeTls, ConfigError> {
@@ -589,6 +616,18 @@ mod tests {
         assert_eq!(config.http, Some(([127, 0, 0, 1], 9100).into()));
         assert_eq!(config.slow_after, Some(Duration::from_millis(100)));
         assert_eq!(read("slow_ms = 0\n").expect("a configuration").slow_after, None);
+    }
+
+    #[test]
+    fn a_clock_that_is_made_wrong_is_warned_of() {
+        let config = read("clock_error_ms = -10.5\n").expect("a configuration");
+        assert_eq!(config.clock_error, ClockError(-10_500_000));
+        let warnings = config.warnings();
+        assert!(warnings.iter().any(|it| it.contains("-10.5 ms")), "{warnings:?}");
+        for wrong in ["4e6", "nan", "-inf"] {
+            let error = read(&format!("clock_error_ms = {wrong}\n")).expect_err("refused");
+            assert!(error.to_string().contains("clock_error_ms"), "{error}");
+        }
     }
 
     #[test]

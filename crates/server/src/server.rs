@@ -182,7 +182,7 @@ fn start<E: RegisteredEngine>(
     let here = *node;
     let may_isolate = config.chaos;
     let joins = has_managers.then(|| identity.clone());
-    let transaction_clock = OnceLock::new();
+    let (transaction_clock, clock_error) = (OnceLock::new(), config.clock_error);
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
         let mut manager_client = manager_client.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = WorkerOrigin {
@@ -207,7 +207,7 @@ fn start<E: RegisteredEngine>(
         );
         worker_host.time_stages(worker_hosts.clock());
         worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
-            let clock = || NodeTransactionClock::new(worker_hosts.clock());
+            let clock = || NodeTransactionClock::new(worker_hosts.clock(), clock_error);
             transaction_clock.get_or_init(clock).clone()
         });
         worker_host.identity = joins.clone();

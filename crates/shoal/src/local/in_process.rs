@@ -39,8 +39,9 @@ impl InProcessCluster {
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
+            let (engine, clock_error) = (plan.engine.clone(), plan.clock_error(node.id));
             let memory_bytes_reserved = plan.memory_bytes_reserved;
-            Ok(NodeConfig { engine: plan.engine.clone(), memory_bytes_reserved, ..config })
+            Ok(NodeConfig { engine, clock_error, memory_bytes_reserved, ..config })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;

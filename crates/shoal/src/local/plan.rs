@@ -3,8 +3,9 @@
 use super::folder::Security;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Regions, TableDefinition, Topology, TopologyError};
+use shoal_net::ClockError;
 use shoal_server::EngineOptions;
-use shoal_types::Distance;
+use shoal_types::{Distance, NodeId};
 use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct ClusterPlan {
     pub engine: EngineOptions,
     /// Bytes that each copy of a shard takes from the system at the start. Clusters of processes take none.
     pub memory_bytes_reserved: usize,
+    /// How wrong the clocks of nodes are made, in their order; those beyond are right.
+    pub clock_errors: Vec<ClockError>,
     /// The tables, and how each is divided.
     pub tables: Vec<(String, TableDefinition)>,
 }
@@ -61,6 +64,7 @@ impl ClusterPlan {
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
+            clock_errors: Vec::new(),
             tables: vec![(FIRST_TABLE.to_owned(), Partitioning::Hash { prefix_bytes: 0 }.into())],
         }
     }
@@ -121,6 +125,11 @@ impl ClusterPlan {
             true => self.shards.max(self.replicas),
             false => self.shards * self.replicas,
         }
+    }
+
+    /// How wrong the clock of the node of this number is made.
+    pub fn clock_error(&self, node: NodeId) -> ClockError {
+        self.clock_errors.get(node.0 as usize).copied().unwrap_or_default()
     }
 
     /// The name of a replica's node.

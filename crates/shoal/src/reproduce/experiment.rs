@@ -122,11 +122,6 @@ impl Experiment {
     pub fn opening(&self, budget: &Budget) -> String {
         let opening = self.about.opening();
         let (count, times) = (self.runs.len(), budget.times);
-        if count == 0 {
-            return format!(
-                "{opening}Nothing is measured: these are the numbers of the paper.\n\n"
-            );
-        }
         let again = if times > 1 { format!(", each {times} times") } else { String::new() };
         let each: Duration = self.runs.iter().map(|run| run.time(budget)).sum();
         let all = span(each * times.into());

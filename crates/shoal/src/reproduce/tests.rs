@@ -3,6 +3,7 @@
 use super::experiment::{
     Chart, Experiment, ExperimentRow, Percentile, Published, PublishedNumber, Quantity,
 };
+use super::run::On;
 use super::{Budget, ExperimentOutcome, Measured};
 use shoal_workloads::bench::measurement::{
     Build, FORMAT, Interval, Kind, KindSummary, Latency, LatencyFrom, Load, RegionResult, Run,
@@ -326,13 +327,19 @@ fn commits_in_one_round_trip_and_latencies_by_region_are_shown() {
 }
 
 #[test]
-fn what_is_not_measured_says_so_and_has_the_numbers_of_the_paper() {
+fn clocks_are_as_wrong_as_those_of_the_paper_and_one_by_seconds() {
     for measured in [Measured::TigaTable3, Measured::TigaFigure14] {
         let experiment = measured.experiment();
-        let opening = experiment.opening(&budget(5, 1));
-        assert!(opening.contains("Not measured: ") && opening.contains("Nothing is measured"));
-        let text = ExperimentOutcome::measured(experiment, Vec::new(), 1).text();
-        assert_eq!(line(&text, "the paper: Huygens"), "the paper: Huygens 158,100 12.0 µs");
+        let errors = experiment.runs.iter().map(|run| match &run.on {
+            On::Regions(plan, _) => plan.clock_errors.iter().map(|error| error.0).collect(),
+            on => panic!("{on:?}"),
+        });
+        let errors: Vec<Vec<i64>> = errors.collect();
+        assert_eq!(errors[3][..4], [62_550_000, -62_550_000, 0, 62_550_000]);
+        assert_eq!(errors[9][..5], [0, 0, 0, 5_000_000_000, 0]);
+        let measured = experiment.runs.iter().map(|_| Ok(measurement(500.0, 1))).collect();
+        let text = ExperimentOutcome::measured(experiment, measured, 1).text();
+        assert!(line(&text, "tiga, all clocks Huygens").contains("158,100"), "{text}");
     }
 }
 

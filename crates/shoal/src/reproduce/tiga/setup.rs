@@ -26,6 +26,9 @@ const WAREHOUSES: u16 = 6;
 /// Clients on all regions together where a rate is given: more than are under way at any time, up to saturation.
 pub const CLIENTS: usize = 800;
 
+/// Transactions under way at a time, with increments: enough to keep two cores busy over these distances.
+pub const INCREMENTING: usize = 1_600;
+
 /// The least skew of the paper, and the greatest.
 pub const SKEW: f64 = 0.5;
 pub const SKEW_MOST: f64 = 0.99;

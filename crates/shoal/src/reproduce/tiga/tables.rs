@@ -5,14 +5,11 @@ use super::super::experiment::{
 };
 use super::super::run::{ExperimentRun, RegionLoad};
 use super::setup::{
-    Curves, ENGINES, INCREMENT, Leaders, NEW_ORDER, Places, SKEW, all_regions, chart_of_paths,
-    chart_of_regions, cluster, increments, orders, scaled, scaled_orders,
+    Curves, ENGINES, INCREMENT, INCREMENTING, Leaders, NEW_ORDER, Places, SKEW, all_regions,
+    chart_of_paths, chart_of_regions, cluster, increments, orders, scaled, scaled_orders,
 };
 use shoal_bench::BenchLoad;
 use shoal_server::Protocol;
-
-/// Transactions under way at a time, with increments: enough to keep two cores busy over these distances.
-const INCREMENTING: usize = 1_600;
 
 /// The same with TPC-C, where more would only meet more conflicts.
 const ORDERING: usize = 240;
