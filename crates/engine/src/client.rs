@@ -22,6 +22,9 @@
 //! transactions is first, and its outcome is final. The row is on a shard that the transaction writes to anyway. The commit is
 //! refused if its row was dropped or may be lost: the row may have said that it never commits.
 //!
+//! Where clients go to the [nearest](ClientRouting::Nearest) node, a call is such a commit, too: the only step of an interactive
+//! transaction ([`SessionEnd::Call`]), which the node that receives it coordinates. Its row has the result.
+//!
 //! An interactive transaction is identified by the *registration* that the worker has granted to the client's connection, and
 //! by `session`, a number that the client counts. A session begins once under a registration, and none begins under a
 //! registration that the worker has dropped. So a message that begins a transaction, writes and commits takes effect once,
@@ -35,7 +38,7 @@
 use crate::operation::{Operation, OperationResult};
 pub use crate::request_table::{
     COMMITTED, NEVER_COMMITS, REQUESTS_TABLE, read_request_row, request_key, request_row,
-    requests_table,
+    requests_table, returned_row,
 };
 use bytes::Bytes;
 use shoal_cluster::manager::{Ask, Configuration, TableChange};
@@ -132,7 +135,7 @@ pub enum ClientRequest {
 }
 
 /// How an interactive transaction ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Coded)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum SessionEnd {
     /// Commit all writes of the transaction.
     #[coded(tag = 0)]
@@ -148,12 +151,25 @@ pub enum SessionEnd {
     /// commit has. The session of the id is one for calls on a shard that the transaction writes to.
     #[coded(tag = 3)]
     CommitAs(RequestId),
+    /// Execute a procedure, commit, and record the result under this id, all in one transaction, of which this is the only step.
+    /// The node that receives it coordinates. As for [`CommitAs`](SessionEnd::CommitAs), no other request has the id, and the
+    /// row decides. Answered with the result, as a value.
+    #[coded(tag = 4)]
+    Call {
+        /// The session, of a shard that the procedure accesses, and the number of the call in it.
+        id: RequestId,
+        /// The procedure's name.
+        #[coded(short)]
+        procedure: Box<str>,
+        /// The arguments of the procedure.
+        arguments: Bytes,
+    },
 }
 
 impl SessionEnd {
     /// Is it a commit?
-    pub fn commits(self) -> bool {
-        matches!(self, SessionEnd::Commit | SessionEnd::CommitAs(_))
+    pub fn commits(&self) -> bool {
+        matches!(self, SessionEnd::Commit | SessionEnd::CommitAs(_) | SessionEnd::Call { .. })
     }
 }
 
@@ -285,6 +301,9 @@ pub enum ClientRouting {
     /// granule's name selects: granules move to the node that uses them, so this one is the owner from then on.
     #[coded(tag = 1)]
     Owners,
+    /// The nearest node, also one that leads nothing; of several the leader of the shard of the first key, if it is among them.
+    #[coded(tag = 2)]
+    Nearest,
 }
 
 /// The topology and the configuration that one node knows.

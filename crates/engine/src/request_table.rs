@@ -4,8 +4,8 @@
 //! key    home u32 | 1 | worker u32 | since u32 | incarnation u32 | serial u64     a session
 //! value  number u64, little-endian | what the call with that number returned
 //! ```
-//! A transaction whose commit has a request id leaves such a row, too, with one byte: that it has committed, or that it never
-//! will.
+//! A transaction whose commit has a request id leaves such a row, too, with one byte: that it has committed (1), or that it never
+//! will (0). The row of a call that any node may coordinate has the byte 2 before the result, since it may get a 0 as well.
 //!
 //! ```text
 //! key    home u32 | 0 | worker u32                                                a mark
@@ -53,9 +53,28 @@ pub(crate) fn mark_key(home: ShardId, worker: WorkerId) -> Vec<u8> {
     [&home.0.to_be_bytes()[..], &[0], &worker.0.to_be_bytes()].concat()
 }
 
+/// Whether the row of a session may have been dropped, by the mark of its worker.
+#[must_use]
+pub fn is_dropped(key: &[u8], mark: &[u8]) -> bool {
+    key[PREFIX_BYTES..] <= *mark
+}
+
 /// The row of a call that returned `result`.
 pub fn request_row(number: u64, result: &[u8]) -> Vec<u8> {
     [&number.to_le_bytes()[..], result].concat()
+}
+
+/// What stands before the result in the row of a call that any node may have coordinated.
+const RETURNED: u8 = 2;
+
+/// The row of a call that returned `result`, and that any node may have coordinated.
+pub fn returned_row(number: u64, result: &[u8]) -> Vec<u8> {
+    request_row(number, &[&[RETURNED], result].concat())
+}
+
+/// The result in what the row of such a call holds; `None` for that of a commit.
+pub fn returned(kept: &[u8]) -> Option<&[u8]> {
+    kept.strip_prefix(&[RETURNED])
 }
 
 /// What the row of a commit holds: the transaction has committed.

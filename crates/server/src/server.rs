@@ -297,9 +297,15 @@ fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
     shoal_log::StreamOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
 }
 
+/// The options of managers over such a distance. A lease counts from the sending of a heartbeat, and the grant comes after a round trip
+/// to the manager that leads and one from there to the others: so a lease has to be longer than both.
 fn manager_options<E: Engine>(round_trip: Duration) -> ManagerOptions {
     let options = engine::manager_options::<E>(ManagerOptions::default());
-    ManagerOptions { retry_after: options.retry_after.max(3 * round_trip), ..options }
+    ManagerOptions {
+        lease: options.lease.max(round_trip * 5 / 2),
+        retry_after: options.retry_after.max(3 * round_trip),
+        ..options
+    }
 }
 
 /// Elections time out later than the leader's heartbeats arrive.

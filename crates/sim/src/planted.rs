@@ -284,6 +284,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("export-unstable", TIGA_PLANTED),
     ("keep-behind-synced", TIGA_PLANTED),
     ("keep-in-front", TIGA_PLANTED),
+    ("duplicate-executes", TIGA_PLANTED),
     ("trust-far-clock", TIGA_PLANTED),
     ("seal-open", TIGA_PLANTED),
     ("read-unstable", TIGA_PLANTED),

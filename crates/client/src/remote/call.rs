@@ -8,6 +8,9 @@
 //!     ├── aborted ──► call under another id, while attempts and time are left
 //!     └── a result, or another error ──► done
 //! ```
+//! Where any node coordinates, a call is the only step of a transaction at the nearest node, and is sent once under its id. If
+//! its answer is lost, what became of it is asked for as for a commit.
+//!
 //! Lost messages leave no outcome unknown: an aborted call has not taken effect and never will, so it is made again under
 //! another id. The outcome of a commit whose reply was lost is requested in the same way, and the request does not execute it.
 //! Only the deadline ends either without an answer; the outcome can still be requested by the id.
@@ -19,6 +22,7 @@ use super::lock;
 use super::request_ids::CallSessionUse;
 use super::retransmission::Retransmission;
 use super::shared::ClusterInner;
+use super::transaction::{ClusterTransaction, OperationTimeout};
 use bytes::Bytes;
 use shoal_cluster::manager::{Ask, TableChange};
 use shoal_engine::WorkerPlace;
@@ -106,7 +110,14 @@ impl ClusterInner {
     async fn call_once(self: &Arc<Self>, call: &CalledProcedure, span: CallSpan) -> Result<Bytes> {
         self.check(call)?;
         let mut number = self.request_session(self.home_for(call), span).await?;
-        let result = self.request_call(number.request(), call, span, false).await;
+        let id = number.request();
+        let result = match self.client_shared.view.goes_to_nearest() {
+            true => {
+                let tx = ClusterTransaction::new(self, None, OperationTimeout::Until(span.until));
+                tx.call(id, &call.procedure, call.arguments.clone(), span).await
+            }
+            false => self.request_call(id, call, span, false).await,
+        };
         self.numbers.give_back_if_known(number, &result);
         if let Err(error) = &result {
             self.client_shared.view.learn_owner(call.granule.as_ref(), error);
@@ -133,18 +144,19 @@ impl ClusterInner {
         }
     }
 
-    /// Requests the outcome of a commit until a node answers. `unknown` is the error if it cannot be known.
+    /// Requests the outcome of a commit, or of a call that any node may have coordinated, until a node answers. Returns what its row
+    /// has. `unknown` is the error if it cannot be known.
     pub(super) async fn resolve(
         self: &Arc<Self>,
         id: RequestId,
         unknown: Error,
         span: CallSpan,
-    ) -> Result<()> {
+    ) -> Result<Bytes> {
         let inbox = self.client_shared.answers.expect(id).expect("a commit is resolved once");
         let (home, worker) = (id.session.home, worker_of(&id.session, self.workers()));
         let request = ClientRequest::Resolve { id };
         match RepeatedCall::new(self, request, home, worker, span).run(inbox).await {
-            Ok(_) => Ok(()),
+            Ok(result) => Ok(result),
             Err(over @ Error::Aborted(Aborted::CallSessionOver { .. })) => Err(over),
             Err(Error::Rejected(Rejected::FoundedAgain { known, found })) => {
                 Err(Unknown::FoundedAgain { request: id, known, found }.into())
@@ -164,7 +176,16 @@ impl ClusterInner {
     ) -> Result<Bytes> {
         let mut attempts = Attempts::new(self, deadline)?;
         self.check(call)?;
-        match self.request_call(id, call, attempts.span(), true).await {
+        let span = attempts.span();
+        let asked = match self.client_shared.view.goes_to_nearest() {
+            true => {
+                let (node, awaited, cause) = (None, Awaited::Call, Cause::Silent);
+                let wait = Wait { node, awaited, cause, waited: Duration::ZERO };
+                self.resolve(id, Unknown::Call { request: id, wait }.into(), span).await
+            }
+            false => self.request_call(id, call, span, true).await,
+        };
+        match asked {
             Err(error @ Error::Aborted(_)) => attempts.pause(error).await?,
             result => return result,
         }

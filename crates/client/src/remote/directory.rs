@@ -101,7 +101,7 @@ impl DirectoryView {
 
     /// The granule of a key, if granules move to the node that uses them, and the table is divided into granules.
     pub(super) fn granule(&self, table: TableId, key: &[u8]) -> Option<GranuleName> {
-        if self.known().routing == ClientRouting::Leaders {
+        if self.known().routing != ClientRouting::Owners {
             return None;
         }
         let topology = self.topology();
@@ -114,20 +114,45 @@ impl DirectoryView {
     /// The node that is to coordinate transactions of a granule: the owner that was named last, if it lives, or the node that
     /// the granule's name selects among the nearest that live. `None` if none is known to live.
     pub(super) fn coordinator(&self, granule: &GranuleName) -> Option<NodeId> {
-        let lives = |node: NodeId| !self.is_dead(node) && !self.is_suspect(node);
         let owner = lock(&self.granules).owner(granule);
-        owner.filter(|owner| lives(*owner)).or_else(|| {
-            let topology = self.topology();
-            let live = || topology.members().filter(|node| lives(node.id));
-            // Where the client is not known to be anywhere, all nodes are equally near.
-            let distance = |node: &Node| {
-                let here = self.world.datacenter();
-                here.map(|here| topology.distances().between(here, node.datacenter).delay)
-            };
-            let nearest = live().map(distance).min()?;
-            let near = live().filter(|node| distance(node) == nearest);
-            selected(granule, near.map(|node| node.id))
-        })
+        let owner = owner.filter(|owner| self.lives(*owner));
+        owner.or_else(|| selected(granule, self.nearest_live().into_iter()))
+    }
+
+    fn lives(&self, node: NodeId) -> bool {
+        !self.is_dead(node) && !self.is_suspect(node)
+    }
+
+    /// The nodes that are as near as any, of those that live. Where the client is not known to be anywhere, these are all.
+    fn nearest_live(&self) -> Vec<NodeId> {
+        let topology = self.topology();
+        let here = self.world.datacenter();
+        let distance = |node: &Node| {
+            here.map(|here| topology.distances().between(here, node.datacenter).delay)
+        };
+        let live = || topology.members().filter(|node| self.lives(node.id));
+        let nearest = live().map(distance).min();
+        let near = live().filter(|node| Some(distance(node)) == nearest);
+        near.map(|node| node.id).collect()
+    }
+
+    /// Whether any node coordinates calls, so that they go to the nearest.
+    pub(super) fn goes_to_nearest(&self) -> bool {
+        self.known().routing == ClientRouting::Nearest
+    }
+
+    /// The nodes of which any is to coordinate a transaction whose first key is on this shard, where that is a nearest one: the
+    /// shard's leader, if it is as near as others. None elsewhere, and if none is known to live.
+    pub(super) fn nearest(&self, first: Option<ShardId>) -> Vec<NodeId> {
+        if !self.goes_to_nearest() {
+            return Vec::new();
+        }
+        let near = self.nearest_live();
+        let leader = first.and_then(|shard| self.leader(shard));
+        match leader.filter(|leader| near.contains(leader)) {
+            Some(leader) => vec![leader],
+            None => near,
+        }
     }
 
     /// A transaction that was sent where this granule says has failed: the error may name the owner.

@@ -169,7 +169,7 @@ impl ClientSession {
     /// Whether its commit was sent, and is not answered.
     pub(super) fn is_committing(&self) -> bool {
         let sent = self.steps.iter().take(self.sent);
-        sent.into_iter().any(|step| matches!(step.what, StepKind::End(ending) if ending.commits()))
+        sent.into_iter().any(|step| matches!(&step.what, StepKind::End(ending) if ending.commits()))
     }
 
     /// Whether steps wait to be sent until the session has an id.
@@ -302,14 +302,14 @@ impl ClientSession {
                             session,
                             number,
                             operations,
-                            ending,
+                            ending: ending.clone(),
                         });
                         (number, bytes) = (self.number_of(at), 0);
                     }
                     bytes += more;
                     operations.push(operation.clone());
                 }
-                StepKind::End(how) => ending = Some(*how),
+                StepKind::End(how) => ending = Some(how.clone()),
             }
         }
         if !operations.is_empty() || ending.is_some() {
@@ -427,6 +427,9 @@ impl StepKind {
     fn bytes(&self) -> usize {
         match self {
             StepKind::Operation(operation) => operation.bytes(),
+            StepKind::End(SessionEnd::Call { procedure, arguments, .. }) => {
+                procedure.len() + arguments.len()
+            }
             StepKind::End(_) => 0,
         }
     }
@@ -440,9 +443,12 @@ impl StepKind {
     fn goes_ahead(&self) -> bool {
         match self {
             StepKind::Operation(_) | StepKind::End(SessionEnd::Rollback) => true,
-            StepKind::End(SessionEnd::Commit | SessionEnd::CommitAs(_) | SessionEnd::Confirm) => {
-                false
-            }
+            StepKind::End(
+                SessionEnd::Commit
+                | SessionEnd::CommitAs(_)
+                | SessionEnd::Call { .. }
+                | SessionEnd::Confirm,
+            ) => false,
         }
     }
 
@@ -451,6 +457,9 @@ impl StepKind {
         match self {
             StepKind::Operation(Operation::Get { .. }) => {
                 matches!(answer, OperationResult::Value(_))
+            }
+            StepKind::End(SessionEnd::Call { .. }) => {
+                matches!(answer, OperationResult::Value(Some(_)))
             }
             StepKind::Operation(Operation::Scan { .. }) => {
                 matches!(answer, OperationResult::Rows(_))

@@ -22,8 +22,8 @@ use shoal_types::bulk_load::LoadRow;
 use shoal_types::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_WRITES_MAX, check_key, check_value};
 use shoal_types::transaction::ScanEnd;
 use shoal_types::{
-    Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, Result, Rows, Scan,
-    ShardId, TableId, Time, Unknown, Wait, WorkerId,
+    Aborted, Arena, Awaited, Cause, Error, KeyExcerpt, NodeId, Rejected, RequestId, Result, Rows,
+    Scan, ShardId, TableId, Time, Unknown, Wait, WorkerId,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -273,7 +273,8 @@ impl ClusterTransaction {
         }
         let until = self.until();
         let link = self.link(until).await?;
-        let home = self.first_written.get().filter(|_| ending == SessionEnd::Commit).copied();
+        let commits = ending == SessionEnd::Commit;
+        let home = self.first_written.get().filter(|_| commits).copied();
         let Some(home) = home.filter(|_| self.inner.options.commit_ids) else {
             let ended = self.send_end(&link, ending, until).await;
             return ended.map_err(|error| self.of_commit_without_id(error, &link));
@@ -285,11 +286,47 @@ impl ClusterTransaction {
         };
         let id = number.request();
         let ended = match self.send_end(&link, SessionEnd::CommitAs(id), until).await {
-            Err(unknown @ Error::Unknown(_)) => self.inner.resolve(id, unknown, span).await,
+            Err(unknown @ Error::Unknown(_)) => {
+                self.inner.resolve(id, unknown, span).await.map(drop)
+            }
             ended => ended,
         };
         self.inner.numbers.give_back_if_known(number, &ended);
         ended
+    }
+
+    /// Calls a procedure, as the only step of this transaction, at its coordinator. Where the answer was lost, what became of the
+    /// call is asked for by its id.
+    ///
+    /// # Errors
+    /// Those of the procedure, and as for [`call`](crate::Cluster::call).
+    pub(super) async fn call(
+        &self,
+        id: RequestId,
+        procedure: &str,
+        arguments: Bytes,
+        span: CallSpan,
+    ) -> Result<Bytes> {
+        self.name_shard(Some(id.session.home));
+        let link = self.link(span.until).await?;
+        let ending = SessionEnd::Call { id, procedure: procedure.into(), arguments };
+        let outcome = link.with(&self.session, |session| session.end(ending));
+        match self.wait(&link, outcome, span.until).await {
+            Ok(OperationResult::Value(Some(result))) => Ok(result),
+            Ok(other) => unreachable!("the session takes no {other:?} for the result of a call"),
+            Err(Error::Unknown(Unknown::Session { .. } | Unknown::Participant { .. })) => {
+                let (node, waited) = (Some(link.node()), self.inner.world().now() - span.began);
+                let cause = self.cause(Cause::Disconnected);
+                let wait = Wait { node, awaited: Awaited::Call, cause, waited };
+                self.inner.resolve(id, Unknown::Call { request: id, wait }.into(), span).await
+            }
+            Err(Error::Unknown(Unknown::Commit { wait, .. })) => {
+                let wait = Wait { awaited: Awaited::Call, ..wait };
+                self.inner.resolve(id, Unknown::Call { request: id, wait }.into(), span).await
+            }
+            Err(unknown @ Error::Unknown(_)) => self.inner.resolve(id, unknown, span).await,
+            Err(error) => Err(error),
+        }
     }
 
     /// The error of a commit without an id: it is aborted if the transaction has no writes.
@@ -424,8 +461,8 @@ impl ClusterTransaction {
         self.link.get_or_try_init(|| self.choose_coordinator(until)).await.cloned()
     }
 
-    /// Connects to a coordinator: a node that can be reached, and owns the granule of the first named key, or leads its shard,
-    /// if possible.
+    /// Connects to a coordinator: a node that can be reached, and owns the granule of the first named key, is the nearest, or leads
+    /// the key's shard, as the engine has it, if possible.
     async fn choose_coordinator(&self, until: Time) -> Result<Arc<NodeConnection>> {
         let inner = &self.inner;
         let began = inner.world().now();
@@ -457,6 +494,10 @@ impl ClusterTransaction {
         let view = &self.inner.client_shared.view;
         if let Some(node) = self.granule().and_then(|granule| view.coordinator(granule)) {
             return node;
+        }
+        let nearest = view.nearest(self.first.get().copied());
+        if !nearest.is_empty() {
+            return nearest[self.inner.below(nearest.len())];
         }
         let leader = self.first.get().and_then(|shard| view.leader(*shard));
         leader.filter(|leader| !view.is_suspect(*leader)).unwrap_or_else(|| {

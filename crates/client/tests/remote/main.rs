@@ -5,6 +5,7 @@ mod conversation;
 mod either;
 mod engine;
 mod failures;
+mod nearest;
 mod owners;
 mod resolving;
 mod scripted;

@@ -3,7 +3,7 @@
 use crate::block_on;
 use crate::scripted::{Asked, Do, Scripted};
 use shoal_client::{Aborted, Cluster, Error, NodeId};
-use shoal_engine::client::{ClientReply, ClientRequest};
+use shoal_engine::client::{ClientReply, ClientRequest, ClientRouting};
 use shoal_types::{Call, Database, TableId};
 
 const OWNER: NodeId = NodeId(2);
@@ -23,7 +23,7 @@ fn owned() -> Scripted {
             _ => Do::Naturally,
         }
     });
-    cluster.move_granules();
+    cluster.route(ClientRouting::Owners);
     cluster
 }
 

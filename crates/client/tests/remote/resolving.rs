@@ -63,7 +63,7 @@ fn a_commit_that_never_happens_is_run_again_under_another_id() {
     let cluster = cluster(never_commits);
     assert_eq!(block_on(put(&cluster, with_ids())), (Ok(()), 2));
     let ids = cluster.asked().iter().filter_map(Asked::ending).collect::<Vec<_>>();
-    assert!(matches!(ids[..], [first, second] if first != second), "{ids:?}");
+    assert!(matches!(&ids[..], [first, second] if first != second), "{ids:?}");
 }
 
 #[test]

@@ -46,8 +46,8 @@ pub struct Asked {
 impl Asked {
     /// How it ends a transaction, if it does.
     pub fn ending(&self) -> Option<SessionEnd> {
-        match self.what {
-            ClientRequest::Steps { ending, .. } => ending,
+        match &self.what {
+            ClientRequest::Steps { ending, .. } => ending.clone(),
             _ => None,
         }
     }
@@ -176,7 +176,10 @@ fn naturally(what: ClientRequest) -> Vec<ClientReply> {
                 };
                 Some((number, answer))
             });
-            let end = ending.map(|_| (last, OperationResult::Done));
+            let end = ending.map(|ending| match ending {
+                SessionEnd::Call { .. } => (last, OperationResult::Value(Some("done".into()))),
+                _ => (last, OperationResult::Done),
+            });
             let done = |(number, answer)| ClientReply::Done { session, number, result: Ok(answer) };
             answers.chain(end).map(done).collect()
         }
@@ -226,9 +229,9 @@ impl Scripted {
         Scripted { nodes: started.collect(), plot, topology }
     }
 
-    /// From now on nodes say that granules move to the node that uses them.
-    pub fn move_granules(&self) {
-        lock(&self.plot).directory.routing = ClientRouting::Owners;
+    /// From now on nodes say that clients choose coordinators so.
+    pub fn route(&self, routing: ClientRouting) {
+        lock(&self.plot).directory.routing = routing;
     }
 
     pub fn addresses(&self) -> Vec<String> {

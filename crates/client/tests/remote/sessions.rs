@@ -25,7 +25,7 @@ fn short(asked: &[Asked]) -> Vec<String> {
     let text = |asked: &Asked| match &asked.what {
         ClientRequest::Steps { number, operations, ending, .. } => {
             let steps = operations.iter().map(operation);
-            let steps = steps.chain(ending.map(|ending| format!("{ending:?}")));
+            let steps = steps.chain(ending.as_ref().map(|ending| format!("{ending:?}")));
             format!("{number}: {}", steps.collect::<Vec<_>>().join(", "))
         }
         ClientRequest::Call { .. }

@@ -10,6 +10,7 @@
 //!
 //! [`registrations`](super::registrations) has the rule which sessions begin, and the argument that none begins twice.
 
+use super::registered_call;
 use super::registrations::Registrations;
 use super::request_rows::write_committed;
 use super::slot::ResultSlot;
@@ -163,13 +164,19 @@ impl InteractiveSessions {
             }
         }
         let session = InteractiveSession::new(now, &steps);
+        let calls =
+            steps.operations.is_empty() && matches!(steps.ending, Some(SessionEnd::Call { .. }));
         session.borrow_mut().take(now, steps);
         book.begin(key, &session, now + self.worker_context.limits.session_idle_max);
         let (worker_context, book) = (Rc::clone(&self.worker_context), Rc::clone(&self.book));
         Some(Box::pin(async move {
-            let mut trace = TransactionTrace { attempts: 1, ..TransactionTrace::default() };
-            let ended = run(&worker_context, from, &session, &mut trace).await;
-            trace.end(&worker_context, now, &ended, || Kind::Interactive);
+            if calls {
+                call(&worker_context, from, &session, now).await;
+            } else {
+                let mut trace = TransactionTrace { attempts: 1, ..TransactionTrace::default() };
+                let ended = run(&worker_context, from, &session, &mut trace).await;
+                trace.end(&worker_context, now, &ended, || Kind::Interactive);
+            }
             session.borrow_mut().end();
             book.borrow_mut().end(key);
         }))
@@ -253,7 +260,7 @@ impl SessionSteps {
         let session = self.session;
         match self.ending {
             // It may have committed, and been dropped from the table.
-            Some(SessionEnd::Commit | SessionEnd::CommitAs(_)) => {
+            Some(SessionEnd::Commit | SessionEnd::CommitAs(_) | SessionEnd::Call { .. }) => {
                 Unknown::Session { session }.into()
             }
             // A session without an end has changed nothing.
@@ -278,6 +285,9 @@ impl SessionStep {
     fn bytes(&self) -> usize {
         match self {
             SessionStep::Operation { operation, .. } => operation.bytes(),
+            SessionStep::End(SessionEnd::Call { procedure, arguments, .. }) => {
+                procedure.len() + arguments.len()
+            }
             SessionStep::End(_) | SessionStep::GiveUp(_) => 0,
         }
     }
@@ -287,6 +297,10 @@ impl SessionStep {
         match self {
             SessionStep::Operation { operation, answered } => {
                 SessionStep::Operation { operation: operation.detached(), answered }
+            }
+            SessionStep::End(SessionEnd::Call { id, procedure, arguments }) => {
+                let arguments = Bytes::copy_from_slice(&arguments);
+                SessionStep::End(SessionEnd::Call { id, procedure, arguments })
             }
             SessionStep::End(_) | SessionStep::GiveUp(_) => self,
         }
@@ -435,6 +449,25 @@ fn bytes(reply: &ClientReply) -> usize {
     }
 }
 
+/// Executes a transaction that is one call of a procedure.
+async fn call(
+    worker_context: &Rc<WorkerContext>,
+    to: ClientId,
+    session: &RefCell<InteractiveSession>,
+    began: Time,
+) {
+    // The session is admitted with its transaction, and ends by itself.
+    let step = Rc::clone(&session.borrow().step);
+    let SessionStep::End(SessionEnd::Call { id, procedure, arguments }) = step.take().await else {
+        unreachable!("this session begins with a call");
+    };
+    let mut trace = TransactionTrace::default();
+    let result = registered_call::run(worker_context, id, &procedure, &arguments, &mut trace).await;
+    trace.end(worker_context, began, &result, || Kind::Call(procedure));
+    let reply = session.borrow_mut().answer(result.map(|it| OperationResult::Value(Some(it))));
+    worker_context.local_command(LocalCommand::Reply(ReplyToClient { to, reply }));
+}
+
 /// Executes an interactive transaction, and returns its end.
 async fn run(
     worker_context: &Rc<WorkerContext>,
@@ -501,6 +534,10 @@ async fn run(
                                 Err(error)
                             }
                         }
+                    }
+                    SessionEnd::Call { .. } => {
+                        drop(transaction);
+                        Err(Error::reject("a call is a transaction of its own"))
                     }
                     SessionEnd::Confirm => transaction.end(BodyEnd::Confirm).await,
                     SessionEnd::Rollback => {

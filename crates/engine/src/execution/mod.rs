@@ -33,7 +33,7 @@
 //! | `worker_context.rs` | all of that, for the futures of one worker and its engine |
 //! | `staged_certification.rs` | a branch that is locked and validated in as many steps as its size takes |
 //! | `transaction_trace.rs`, `transaction.rs`, `procedure_run.rs`, `local_database.rs` | a transaction: what bodies work with, how a procedure is run in it, and how it is run until it is over |
-//! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs` | clients from outside |
+//! | `call_sessions.rs`, `request_rows.rs`, `registrations.rs`, `interactive.rs`, `procedure_calls.rs`, `registered_call.rs` | clients from outside |
 //! | `runtime.rs`, `task_driver.rs` | a worker: all of it together |
 //!
 //! To understand it, begin with `worker_context.rs`, `remote_branches.rs`, `transaction.rs` and `local_database.rs`.
@@ -53,6 +53,7 @@ pub mod own_branches;
 pub mod participant_table;
 mod procedure_calls;
 mod procedure_run;
+mod registered_call;
 mod registrations;
 pub mod remote_branches;
 pub mod request_retransmission;

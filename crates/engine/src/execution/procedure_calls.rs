@@ -301,22 +301,17 @@ async fn run(
     let procedure = ProcedureRun::new(worker_context, procedure, arguments)?;
     let local = LocalDatabase::new(worker_context);
     let requests = local.table(REQUESTS_TABLE)?;
-    let key = request_key(&id.session);
     local
         .run(trace, async |tx| {
             tx.let_move();
             worker_context.check_leadership(id.session.home, leadership)?;
-            let request = DeclaredRow {
-                home: id.session.home,
-                table: requests,
-                key: Bytes::copy_from_slice(&key),
-                number: id.number,
-            };
+            let key = Bytes::from(request_key(&id.session));
+            let request = DeclaredRow { id: *id, table: requests, key, mark: None };
             let result = match procedure.attempt(tx, Some(request)).await? {
                 Executed::ByEngine { result, is_split } => return Ok((result, is_split)),
                 Executed::Here(result) => result,
             };
-            tx.put(requests, &key, &request_row(id.number, &result))?;
+            tx.put(requests, &request_key(&id.session), &request_row(id.number, &result))?;
             // No successor has looked for this row in vain: the transaction is of an epoch in which this node leads.
             worker_context.check_leadership(id.session.home, leadership)?;
             Ok((result, false))

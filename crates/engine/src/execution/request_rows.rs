@@ -13,8 +13,8 @@ use super::transaction_trace::TransactionTrace;
 use super::worker_context::WorkerContext;
 use crate::planted_bugs::PlantedBug;
 use crate::request_table::{
-    COMMITTED, NEVER_COMMITS, PREFIX_BYTES, REQUESTS_TABLE, SPLIT_RESULT, key_prefix, mark_key,
-    read_request_row, request_key, request_row,
+    COMMITTED, NEVER_COMMITS, PREFIX_BYTES, REQUESTS_TABLE, SPLIT_RESULT, is_dropped, key_prefix,
+    mark_key, read_request_row, request_key, request_row, returned, returned_row,
 };
 use bytes::Bytes;
 use shoal_types::{
@@ -56,8 +56,8 @@ pub(super) async fn look_up(
     told(id, found.await)
 }
 
-/// What became of a commit: read from its row, which is written where there is none, so that the transaction never commits
-/// afterwards.
+/// What became of a commit, or of a call that any node may have coordinated: read from its row, which is written where there is none, so
+/// that the transaction never commits afterwards.
 ///
 /// # Errors
 /// As for [`look_up`].
@@ -79,8 +79,12 @@ pub(super) async fn resolve(
                 tx.put(requests, &request_key(&id.session), &row)?;
                 RequestRow::Nothing
             }
-            RequestRow::Returned(result) if result == NEVER_COMMITS => RequestRow::Nothing,
-            RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => row,
+            RequestRow::Returned(kept) if kept == NEVER_COMMITS => RequestRow::Nothing,
+            RequestRow::Returned(kept) => {
+                let result = returned(&kept).map(Bytes::copy_from_slice);
+                RequestRow::Returned(result.unwrap_or(kept))
+            }
+            RequestRow::Gone | RequestRow::Lost => row,
         })
     });
     told(id, found.await)
@@ -104,6 +108,28 @@ pub(super) async fn write_committed(
         }
         RequestRow::Returned(result) if result == COMMITTED => {
             Err(Unknown::Session { session }.into())
+        }
+        RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => {
+            Err(Aborted::CallSessionOver { request: id }.into())
+        }
+    }
+}
+
+/// Writes the row of a call, in its transaction.
+///
+/// # Errors
+/// [`Aborted::CallSessionOver`] where the row says that it never commits, or may have said so and is gone; those of the
+/// transaction.
+pub(super) async fn write_result(
+    worker_context: &Rc<WorkerContext>,
+    tx: &CoordinatorTransaction<'_>,
+    id: RequestId,
+    result: &[u8],
+) -> Result<()> {
+    match read_row(worker_context, tx, id).await? {
+        RequestRow::Nothing => {
+            let requests = worker_context.table(REQUESTS_TABLE)?;
+            tx.put(requests, &request_key(&id.session), &returned_row(id.number, result))
         }
         RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => {
             Err(Aborted::CallSessionOver { request: id }.into())
@@ -153,7 +179,7 @@ async fn read_row(
         return Ok(RequestRow::Lost);
     }
     let mark = tx.get(requests, &mark_key(id.session.home, id.session.worker)).await?;
-    let dropped = mark.is_some_and(|mark| key[PREFIX_BYTES..] <= *mark);
+    let dropped = mark.is_some_and(|mark| is_dropped(&key, mark));
     Ok(if dropped { RequestRow::Gone } else { RequestRow::Nothing })
 }
 

@@ -25,8 +25,8 @@ use shoal_cluster::topology::{Home, Homes, TableMap, Topology};
 use shoal_store::{Size, Store};
 use shoal_types::procedure::{Footprint, Procedures};
 use shoal_types::{
-    Aborted, Conflict, Epoch, Error, NodeId, Random, Rejected, Result, Scan, ShardId, TableId,
-    Time, WorkerPlace,
+    Aborted, Conflict, Epoch, Error, NodeId, Random, Rejected, RequestId, Result, Scan, ShardId,
+    TableId, Time, WorkerPlace,
 };
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
@@ -217,14 +217,15 @@ pub struct DeclaredCall {
 /// The row of a call in the table of requests.
 #[derive(Debug, Clone)]
 pub struct DeclaredRow {
-    /// The shard of the row.
-    pub home: ShardId,
+    /// The call.
+    pub id: RequestId,
     /// The table of requests.
     pub table: TableId,
     /// The key of the call's session.
     pub key: Bytes,
-    /// The number of the call in its session.
-    pub number: u64,
+    /// The key of the mark up to which rows were dropped, where the rows decide whether the call may take effect; `None` where
+    /// the leader that executes it remembers what has begun.
+    pub mark: Option<Bytes>,
 }
 
 /// What a future wants that is the same for all engines.

@@ -120,6 +120,9 @@ fn request() -> impl Strategy<Value = ClientRequest> {
         Just(SessionEnd::Confirm),
         Just(SessionEnd::Rollback),
         request_id().prop_map(SessionEnd::CommitAs),
+        (request_id(), ".{0,9}", short_bytes()).prop_map(|(id, procedure, arguments)| {
+            SessionEnd::Call { id, procedure: procedure.into(), arguments }
+        }),
     ];
     let call = (request_id(), ".{0,9}", short_bytes());
     let steps = (vec(operation(), 0..4), prop::option::of(ending));

@@ -8,7 +8,7 @@ use crate::transaction::{Part, ProcedureCall, RequestRow, Work};
 use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
-use shoal_engine::request_table::{SPLIT_RESULT, request_row};
+use shoal_engine::request_table::{SPLIT_RESULT, request_row, returned_row};
 use shoal_types::limits::{check_key, check_value};
 use shoal_types::procedure::{Access, DynTransaction, FootprintRange, OperationFuture, Procedures};
 use shoal_types::transaction::sum;
@@ -90,11 +90,15 @@ fn run(
         .filter(|((table, key), _)| part.allows_write(library.tables, *table, key))
         .map(|((table, key), value)| Write { table, key, value })
         .collect();
-    if let Some(RequestRow { table, key, number, .. }) =
+    if let Some(RequestRow { table, key, number, mark, .. }) =
         request.as_ref().filter(|row| row.home == part.shard)
     {
-        let kept = if is_split { SPLIT_RESULT } else { &result[..] };
-        let value = Some(request_row(*number, kept).into());
+        let row = match (is_split, mark) {
+            (true, _) => request_row(*number, SPLIT_RESULT),
+            (false, Some(_)) => returned_row(*number, &result),
+            (false, None) => request_row(*number, &result),
+        };
+        let value = Some(row.into());
         writes.push(Write { table: *table, key: key.clone(), value });
     }
     (Ok(result), writes)

@@ -284,6 +284,9 @@ impl Replica {
         if self.serves().is_none() {
             return;
         }
+        if self.refuse_settled_call(step, stamp) {
+            return;
+        }
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         if !waiting.needs_agreement() {
             return self.release(step, stamp, None);

@@ -55,6 +55,7 @@ mod refusal;
 mod repetition;
 pub mod replica;
 pub mod rows;
+mod settled_call;
 pub mod snapshot;
 pub mod stamp;
 pub mod step;

@@ -41,6 +41,8 @@ pub enum TigaPlantedBug {
     KeepBehindSynced,
     /// A recovery keeps all that was voted for in front of what it imports (T23).
     KeepInFront,
+    /// A call takes effect although the row of its session says that it has an outcome (T10).
+    DuplicateExecutes,
     /// Timestamps far ahead are accepted (T14).
     TrustFarClock,
     /// A seal covers what still waits (T15).

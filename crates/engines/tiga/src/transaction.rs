@@ -86,6 +86,8 @@ pub struct RequestRow {
     pub key: Bytes,
     /// The number of the call in its session.
     pub number: u64,
+    /// The key of the mark up to which rows were dropped, where the rows decide whether the call may take effect.
+    pub mark: Option<Bytes>,
 }
 
 /// The procedure that is executed, and where its result is left.

@@ -128,7 +128,7 @@ fn request(random: &mut Random, registered: &[u64]) -> ClientRequest {
             session,
             number,
             operations: (0..random.below(4)).map(|_| operation(random)).collect(),
-            ending: random.pick(&endings).copied().filter(|_| random.chance(1, 3)),
+            ending: random.pick(&endings).cloned().filter(|_| random.chance(1, 3)),
         },
         _ => ClientRequest::Call {
             id,

@@ -9,6 +9,7 @@ mod losses;
 mod managers;
 mod outages;
 mod owners;
+mod reconnaissance;
 mod recovery;
 mod replacing;
 mod secured;

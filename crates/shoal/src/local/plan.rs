@@ -37,6 +37,9 @@ pub struct ClusterPlan {
     /// Whether nodes hold replicas of several shards: each node leads one, and holds others that its next neighbours lead. Else
     /// each replica has a node of its own.
     pub shares_nodes: bool,
+    /// The regions of nodes beside these, which have no replica and coordinate for the clients near them, where the engine has
+    /// clients go to the nearest node.
+    pub coordinators_in: Vec<String>,
     /// Workers of each node.
     pub workers: u32,
     /// The datacenters, and the emulated distances between them.
@@ -60,6 +63,7 @@ impl ClusterPlan {
             replicas,
             leader_datacenters: 1,
             shares_nodes: false,
+            coordinators_in: Vec::new(),
             workers: 1,
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
@@ -121,6 +125,10 @@ impl ClusterPlan {
 
     /// How many nodes it has.
     pub fn nodes(&self) -> u32 {
+        self.nodes_with_replicas() + self.coordinators_in.len() as u32
+    }
+
+    fn nodes_with_replicas(&self) -> u32 {
         match self.shares_nodes {
             true => self.shards.max(self.replicas),
             false => self.shards * self.replicas,
@@ -135,19 +143,28 @@ impl ClusterPlan {
     /// The name of a replica's node.
     fn node(&self, shard: u32, replica: u32) -> String {
         match self.shares_nodes {
-            true => format!("n{}", (shard + replica) % self.nodes()),
+            true => format!("n{}", (shard + replica) % self.nodes_with_replicas()),
             false => format!("s{shard}v{replica}"),
         }
     }
 
     /// The names of all nodes, each with its region.
     fn places(&self) -> Vec<(String, &str)> {
-        if self.shares_nodes {
-            return (0..self.nodes()).map(|node| (format!("n{node}"), self.region(node))).collect();
-        }
-        let replicas = |shard| (0..self.replicas).map(move |replica| (shard, replica));
-        let all = (0..self.shards).flat_map(replicas);
-        all.map(|(shard, replica)| (self.node(shard, replica), self.region(replica))).collect()
+        let mut places: Vec<(String, &str)> = match self.shares_nodes {
+            true => {
+                let nodes = 0..self.nodes_with_replicas();
+                nodes.map(|node| (format!("n{node}"), self.region(node))).collect()
+            }
+            false => {
+                let replicas = |shard| (0..self.replicas).map(move |replica| (shard, replica));
+                let all = (0..self.shards).flat_map(replicas);
+                let place = |(shard, replica)| (self.node(shard, replica), self.region(replica));
+                all.map(place).collect()
+            }
+        };
+        let coordinators = (0..).zip(&self.coordinators_in);
+        places.extend(coordinators.map(|(at, region): (u32, _)| (format!("c{at}"), &**region)));
+        places
     }
 
     /// Where a replica is, among the regions.
@@ -264,6 +281,17 @@ mod tests {
         let topology = plan.topology(&addresses(&plan)).expect("a topology");
         assert_eq!(topology.distances().round_trip_max(3), Duration::from_millis(50));
         assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica");
+    }
+
+    #[test]
+    fn coordinators_are_nodes_of_their_own_without_replicas() {
+        let regions = Regions::tiga();
+        let coordinators_in = vec!["hong-kong".to_owned()];
+        let plan = ClusterPlan { regions, coordinators_in, ..ClusterPlan::new(1, 3) };
+        let topology = plan.topology(&addresses(&plan)).expect("a topology");
+        let last = topology.nodes().last().expect("a node");
+        assert_eq!((plan.nodes(), &*last.name, last.datacenter.0), (4, "c0", 3));
+        assert!(topology.shard_ids().all(|shard| topology.leader(shard) != last.id));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{
     ClientId, ClientReply, ClientRequest, REQUESTS_TABLE, SessionEnd, read_request_row,
-    request_key, request_row,
+    request_key, request_row, returned_row,
 };
 use shoal_engine::operation::{Operation, OperationResult};
 use shoal_types::{RequestId, ShardId, Stamp, TableId};
@@ -151,7 +151,7 @@ impl Replies {
             return;
         };
         let steps = operations.iter().map(|operation| ReplyStep::Operation(operation.clone()));
-        let steps = (*number..).zip(steps.chain(ending.map(ReplyStep::End)));
+        let steps = (*number..).zip(steps.chain(ending.clone().map(ReplyStep::End)));
         self.sessions.entry((client, *session)).or_default().asked.extend(steps);
     }
 
@@ -200,10 +200,13 @@ impl Replies {
     }
 
     fn called(&self, id: RequestId, result: &Bytes, durable: &Durable) -> RuleVerdict {
+        self.has_row(id, &request_row(id.number, result), durable)
+    }
+
+    fn has_row(&self, id: RequestId, row: &[u8], durable: &Durable) -> RuleVerdict {
         let Some(table) = self.requests else { return Ok(()) };
         let key = request_key(&id.session);
-        let row = request_row(id.number, result);
-        self.is_durable(table, &key, &row, true, durable)
+        self.is_durable(table, &key, row, true, durable)
             .map_err(|what| format!("{id:?} was answered: {what}"))
     }
 
@@ -257,6 +260,11 @@ impl Replies {
             (ReplyStep::Operation(Operation::Insert { table, key, value }), _) => {
                 session.own.insert((table, key), Some(value));
                 Ok(())
+            }
+            (ReplyStep::End(SessionEnd::Call { id, .. }), OperationResult::Value(Some(result)))
+                if by_watermark =>
+            {
+                self.has_row(id, &returned_row(id.number, result), durable)
             }
             (ReplyStep::End(ending), _) if by_watermark && ending.commits() => {
                 session.own.iter().try_for_each(|write| {

@@ -30,6 +30,7 @@ impl Subject for Tiga {
         ("export-unstable", TigaPlantedBug::ExportUnstable),
         ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),
         ("keep-in-front", TigaPlantedBug::KeepInFront),
+        ("duplicate-executes", TigaPlantedBug::DuplicateExecutes),
         ("trust-far-clock", TigaPlantedBug::TrustFarClock),
         ("seal-open", TigaPlantedBug::SealOpen),
         ("read-unstable", TigaPlantedBug::ReadUnstable),

@@ -231,7 +231,7 @@ fn message(out: &[ClientRequest]) -> (u32, usize, Option<SessionEnd>) {
     let [ClientRequest::Steps { number, operations, ending, .. }] = out else {
         panic!("not one message: {out:?}");
     };
-    (*number, operations.len(), *ending)
+    (*number, operations.len(), ending.clone())
 }
 
 fn key(number: u64) -> Bytes {
@@ -301,7 +301,7 @@ proptest! {
         }
         for at in (0..sessions).filter(|at| !pushed[*at].is_empty()) {
             prop_assert_eq!(&world.done(at).done, &pushed[at]);
-            prop_assert_eq!(world.done(at).ended, Some(SessionEnd::Commit));
+            prop_assert_eq!(&world.done(at).ended, &Some(SessionEnd::Commit));
             prop_assert!(world.here[at].is_over());
         }
     }
@@ -443,7 +443,7 @@ fn nothing_commits_behind_a_write_that_failed() {
     let mut end = world.act(0, |session| session.end(SessionEnd::Commit));
     assert!(world.here[0].is_committing(), "all of it travels together");
     world.settle();
-    assert_eq!((end.try_recv(), world.done(0).ended), (Ok(refused), None));
+    assert_eq!((end.try_recv(), &world.done(0).ended), (Ok(refused), &None));
     assert_eq!(world.done(0).done.len(), 1, "what follows is not done");
 }
 

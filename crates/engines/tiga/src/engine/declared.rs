@@ -11,7 +11,7 @@ use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
 use shoal_engine::execution::worker_context::{DeclaredCall, recovering};
 use shoal_types::procedure::{Footprint, FootprintKey, FootprintRange, Shape};
-use shoal_types::{Result, ShardId, TableId, Unknown};
+use shoal_types::{Aborted, Result, ShardId, TableId, Unknown};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -51,13 +51,14 @@ impl DeclaredAccess<'_> {
     }
 }
 
-/// The keys that a call reads, and those that it writes, with the row of its request.
+/// The keys that a call reads, and those that it writes, with the row of its request and the mark of those that were dropped.
 fn keys_of(call: &DeclaredCall) -> impl Iterator<Item = (TableId, &Bytes, bool)> {
     let Footprint { reads, writes, .. } = &call.footprint;
     let read = reads.iter().map(|FootprintKey { table, key }| (*table, key, false));
     let written = writes.iter().map(|FootprintKey { table, key }| (*table, key, true));
     let request = call.request.iter().map(|row| (row.table, &row.key, true));
-    read.chain(written).chain(request)
+    let marks = call.request.iter().filter_map(|row| Some((row.table, row.mark.as_ref()?, false)));
+    read.chain(written).chain(request).chain(marks)
 }
 
 impl Tiga {
@@ -74,10 +75,11 @@ impl Tiga {
         let id = call.remote_branches.id;
         let oldest = self.runtime.worker_context.sequences.borrow().oldest();
         let request = call.request.as_ref().map(|row| RequestRow {
-            home: row.home,
+            home: row.id.session.home,
             table: row.table,
             key: row.key.clone(),
-            number: row.number,
+            number: row.id.number,
+            mark: row.mark.clone(),
         });
         let (procedure, arguments) = (call.procedure.clone(), call.arguments.clone());
         let procedure_call = ProcedureCall { procedure, arguments, request };
@@ -160,7 +162,15 @@ impl Tiga {
                 }
                 results.into_iter().collect::<Result<Vec<Bytes>>>().map(Some)
             }
-            Outcome::Gone(shard) => Err(recovering(shard)),
+            Outcome::Gone(shard) => {
+                Err(match call.request.as_ref().filter(|it| it.mark.is_some()) {
+                    // Its row may say that it never takes effect.
+                    Some(row) if row.id.session.home == shard => {
+                        Aborted::CallSessionOver { request: row.id }.into()
+                    }
+                    _ => recovering(shard),
+                })
+            }
             Outcome::Unknown(shard) => Err(Unknown::Participant { shard }.into()),
         };
         call.results.fill(results);

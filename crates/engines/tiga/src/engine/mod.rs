@@ -37,6 +37,7 @@ use crate::observation::TigaObservation;
 use bytes::Bytes;
 use metrics::{NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
+use shoal_engine::client::ClientRouting;
 use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
 use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
@@ -103,6 +104,7 @@ impl Engine for Tiga {
     type PlantedBug = crate::TigaPlantedBug;
     type Counters = TigaCounters;
 
+    const CLIENT_ROUTING: ClientRouting = ClientRouting::Nearest;
     const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::VotersOnly;
     const WORKERS_MAX: Option<u32> = Some(1);
     const RECEIVES_ACCEPTED: bool = true;

@@ -1,11 +1,12 @@
 //! Planted bugs: each script ends otherwise with the bug than without it.
 
-use super::cluster::{CLIENT, Cluster, HEADROOM, MS, submit, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, MS, TABLE, submit, voters};
 use bytes::Bytes;
 use shoal_engine::PlantedBugs;
+use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::digest::Digest;
 use shoal_tiga::message::{LeaderVote, Message, Vote};
-use shoal_tiga::transaction::{Body, Transaction};
+use shoal_tiga::transaction::{Body, KeyAccess, RequestRow, Transaction};
 use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
@@ -325,4 +326,47 @@ fn mix_ballots() {
         is_committed(&cluster, id)
     };
     assert_shows(TigaPlantedBug::MixBallots, script, false, true);
+}
+
+/// A call and a copy of it, which another node coordinates: both name the row of one session and one number. How the copy ends,
+/// and the values afterwards.
+fn called_twice(mut cluster: Cluster, keys: &[u8]) -> (Option<Outcome>, [Option<i64>; 2]) {
+    let session = [&[0, 0, 0, 0, 1][..], &[0; 20]].concat();
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let mut transaction = cluster.incrementing(keys);
+        let row = KeyAccess { table: TABLE, key: session.clone().into(), granule_bytes: 0 };
+        let mark = KeyAccess { key: Bytes::from_static(&[0, 0, 0, 0, 0, 0]), ..row.clone() };
+        let part = &mut transaction.parts[0];
+        part.writes.push(row.clone());
+        part.reads.push(mark.clone());
+        let (table, key, mark) = (TABLE, row.key, Some(mark.key));
+        let request = RequestRow { home: part.shard, table, key, number: 1, mark };
+        let (Body::Pieces { call } | Body::Whole { call }) = &mut transaction.body else {
+            panic!("it calls a procedure");
+        };
+        call.request = Some(request);
+        ids.push(transaction.id);
+        cluster.begin(transaction);
+        cluster.settle();
+    }
+    assert!(is_committed(&cluster, ids[0]));
+    let values = [(NodeId(0), 1), (NodeId(3), 101)].map(|(node, key)| cluster.value(node, key));
+    (cluster.ended(ids[1]).map(|ended| ended.outcome.clone()), values)
+}
+
+#[test]
+fn duplicate_executes() {
+    let gone = Some(Outcome::Gone(ShardId(0)));
+    for (keys, once, twice) in [
+        (&[1][..], [Some(1), None], [Some(2), None]),
+        (&[1, 101], [Some(1), Some(1)], [Some(2), Some(2)]),
+    ] {
+        let script = |cluster| {
+            let (outcome, values) = called_twice(cluster, keys);
+            (outcome == gone, values)
+        };
+        let bug = TigaPlantedBug::DuplicateExecutes;
+        assert_shows(bug, script, (true, once), (false, twice));
+    }
 }

@@ -110,7 +110,8 @@ pub enum Leaders {
     Apart,
 }
 
-/// A cluster whose replicas are in three of the regions.
+/// A cluster whose replicas are in three of the regions, and that has a node without replicas in the last, as the paper has coordinators
+/// there.
 pub fn cluster(protocol: Protocol, places: Places, leaders: Leaders) -> ClusterPlan {
     let leader_datacenters = match leaders {
         Leaders::Together => 1,
@@ -120,6 +121,7 @@ pub fn cluster(protocol: Protocol, places: Places, leaders: Leaders) -> ClusterP
         engine: protocol.options(),
         regions: places.regions(),
         leader_datacenters,
+        coordinators_in: vec![places.name(REMOTE).to_owned()],
         ..ClusterPlan::new(SHARDS, REPLICAS)
     }
 }
@@ -209,7 +211,7 @@ pub fn chart_over_distances(
         plots: Plots::AlongAxis,
         curves,
         notes: vec![
-            "All four regions are so far from each other; the last has clients and no replica."
+            "All four regions are so far from each other; the last has clients, a coordinator and no replica."
                 .to_owned(),
         ],
     }
@@ -285,7 +287,7 @@ pub fn chart_of_regions(curves: &[Curve], at: usize) -> Chart {
         curves: vec![Curve { name: String::new(), base: 0, rows }],
         notes: vec![
             "To all three replicas and back, 130 ms from South Carolina, 230 ms from Finland and from Brazil, 300 ms from Hong \
-             Kong. A call goes to the leader of its home shard first, which coordinates it."
+             Kong. The nearest node coordinates a call with tiga; with the others the leader of its home shard, to which it goes first."
                 .to_owned(),
         ],
     }
@@ -308,8 +310,8 @@ pub fn scaled(more: &[&str]) -> Vec<String> {
              estimates.",
             Regions::tiga()
         ),
-        "Transactions are calls, which the leader of the first shard coordinates: a coordinator near the client is not built, so \
-         that one further away waits for the way to the leader and back as well."
+        "Transactions are calls. With tiga the nearest node coordinates them, in the region without replicas a node of its own; with the \
+         others the leader of the first shard does."
             .to_owned(),
     ];
     scaled.extend(more.iter().map(|more| (*more).to_owned()));
