@@ -141,8 +141,8 @@ impl DirectoryView {
         self.known().routing == ClientRouting::Nearest
     }
 
-    /// The nodes of which any is to coordinate a transaction whose first key is on this shard, where that is a nearest one: the
-    /// shard's leader, if it is as near as others. None elsewhere, and if none is known to live.
+    /// The nodes of which any may coordinate a transaction whose first key is on this shard, where clients go to the nearest: the
+    /// shard's leader alone, if no node is nearer. Empty where clients do not, and if no node is known to live.
     pub(super) fn nearest(&self, first: Option<ShardId>) -> Vec<NodeId> {
         if !self.goes_to_nearest() {
             return Vec::new();

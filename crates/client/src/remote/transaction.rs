@@ -314,19 +314,32 @@ impl ClusterTransaction {
         match self.wait(&link, outcome, span.until).await {
             Ok(OperationResult::Value(Some(result))) => Ok(result),
             Ok(other) => unreachable!("the session takes no {other:?} for the result of a call"),
-            Err(Error::Unknown(Unknown::Session { .. } | Unknown::Participant { .. })) => {
-                let (node, waited) = (Some(link.node()), self.inner.world().now() - span.began);
-                let cause = self.cause(Cause::Disconnected);
-                let wait = Wait { node, awaited: Awaited::Call, cause, waited };
-                self.inner.resolve(id, Unknown::Call { request: id, wait }.into(), span).await
+            Err(Error::Unknown(unknown)) => {
+                let unknown = self.of_call(unknown, id, &link, span);
+                self.inner.resolve(id, unknown.into(), span).await
             }
-            Err(Error::Unknown(Unknown::Commit { wait, .. })) => {
-                let wait = Wait { awaited: Awaited::Call, ..wait };
-                self.inner.resolve(id, Unknown::Call { request: id, wait }.into(), span).await
-            }
-            Err(unknown @ Error::Unknown(_)) => self.inner.resolve(id, unknown, span).await,
             Err(error) => Err(error),
         }
+    }
+
+    /// The error of a call whose answer was lost, as its caller receives it if its outcome cannot be found out either.
+    fn of_call(
+        &self,
+        unknown: Unknown,
+        request: RequestId,
+        link: &NodeConnection,
+        span: CallSpan,
+    ) -> Unknown {
+        let wait = match unknown {
+            Unknown::Commit { wait, .. } => Wait { awaited: Awaited::Call, ..wait },
+            Unknown::Session { .. } | Unknown::Participant { .. } => {
+                let (node, waited) = (Some(link.node()), self.inner.world().now() - span.began);
+                let cause = self.cause(Cause::Disconnected);
+                Wait { node, awaited: Awaited::Call, cause, waited }
+            }
+            other => return other,
+        };
+        Unknown::Call { request, wait }
     }
 
     /// The error of a commit without an id: it is aborted if the transaction has no writes.

@@ -456,7 +456,7 @@ async fn call(
     session: &RefCell<InteractiveSession>,
     began: Time,
 ) {
-    // The session is admitted with its transaction, and ends by itself.
+    // Its transaction is admitted when it runs. Until then and meanwhile the session is given up by no collection.
     let step = Rc::clone(&session.borrow().step);
     let SessionStep::End(SessionEnd::Call { id, procedure, arguments }) = step.take().await else {
         unreachable!("this session begins with a call");

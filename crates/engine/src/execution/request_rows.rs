@@ -101,17 +101,10 @@ pub(super) async fn write_committed(
     id: RequestId,
     session: u64,
 ) -> Result<()> {
-    match read_row(worker_context, tx, id).await? {
-        RequestRow::Nothing => {
-            let requests = worker_context.table(REQUESTS_TABLE)?;
-            tx.put(requests, &request_key(&id.session), &request_row(id.number, COMMITTED))
-        }
-        RequestRow::Returned(result) if result == COMMITTED => {
-            Err(Unknown::Session { session }.into())
-        }
-        RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => {
-            Err(Aborted::CallSessionOver { request: id }.into())
-        }
+    match write_row(worker_context, tx, id, &request_row(id.number, COMMITTED)).await? {
+        None => Ok(()),
+        Some(kept) if kept == COMMITTED => Err(Unknown::Session { session }.into()),
+        Some(_) => Err(Aborted::CallSessionOver { request: id }.into()),
     }
 }
 
@@ -126,14 +119,29 @@ pub(super) async fn write_result(
     id: RequestId,
     result: &[u8],
 ) -> Result<()> {
+    match write_row(worker_context, tx, id, &returned_row(id.number, result)).await? {
+        None => Ok(()),
+        Some(_) => Err(Aborted::CallSessionOver { request: id }.into()),
+    }
+}
+
+/// Writes the row of a request, in its transaction, unless it has an outcome: then returns what the row holds.
+///
+/// # Errors
+/// [`Aborted::CallSessionOver`] where the row may have held something and is gone; those of the transaction.
+async fn write_row(
+    worker_context: &Rc<WorkerContext>,
+    tx: &CoordinatorTransaction<'_>,
+    id: RequestId,
+    row: &[u8],
+) -> Result<Option<Bytes>> {
     match read_row(worker_context, tx, id).await? {
         RequestRow::Nothing => {
             let requests = worker_context.table(REQUESTS_TABLE)?;
-            tx.put(requests, &request_key(&id.session), &returned_row(id.number, result))
+            tx.put(requests, &request_key(&id.session), row).map(|()| None)
         }
-        RequestRow::Returned(_) | RequestRow::Gone | RequestRow::Lost => {
-            Err(Aborted::CallSessionOver { request: id }.into())
-        }
+        RequestRow::Returned(kept) => Ok(Some(kept)),
+        RequestRow::Gone | RequestRow::Lost => Err(Aborted::CallSessionOver { request: id }.into()),
     }
 }
 

@@ -376,10 +376,14 @@ impl Replica {
         };
         let voted = self.take_vote(step, stamp, &mut waiting);
         let is_voted = voted.as_ref().is_some_and(|record| record.ballots == ballots);
-        let promises = self.promises(&waiting);
         let record = match voted {
-            Some(record) if is_voted && promises.is_empty() => record,
-            Some(record) => Arc::new(Record { ballots, promises, ..Record::clone(&record) }),
+            Some(record) => {
+                let promises = self.promises(&waiting);
+                match is_voted && promises.is_empty() {
+                    true => record,
+                    false => Arc::new(Record { ballots, promises, ..Record::clone(&record) }),
+                }
+            }
             None => Arc::new(self.execute(step, stamp, &waiting, ballots).0),
         };
         let Waiting { work, times, .. } = waiting;

@@ -131,19 +131,26 @@ fn a_vote_behind_an_unsynced_transaction_of_two_shards_is_lost_with_both_leaders
     assert_eq!(with.expect_err("only the end is missing").rule, "progress");
 }
 
-/// Recovery without the answer of a shard that has lost its majority. Shard 0 was ready for T0, shard 1 released it and T2
-/// behind it, and no list of shard 0 shows T0. T2 is committed before T1 begins, and T0 is imported behind T1.
-#[test]
-fn without_an_answer_a_recovered_shard_serves_in_front_of_what_it_cannot_know() {
-    let script = [
+/// Shard 0 is ready for T0, which shard 1 releases at `t`, and T2 behind it, which a majority of that shard has.
+const fn released_by_shard_1(t: u8) -> [Action; 8] {
+    [
         deliver(0, 0, 0),
-        Action::Receive { shard: 1, replica: 0, id: 0, from: 0, ballot: 0, t: 1 },
+        Action::Receive { shard: 1, replica: 0, id: 0, from: 0, ballot: 0, t },
         Action::Ready { shard: 0, replica: 0, id: 0 },
         Action::Ready { shard: 1, replica: 0, id: 0 },
         Action::Release { shard: 1, replica: 0, id: 0 },
         deliver(1, 0, 2),
         Action::Sync { shard: 1, replica: 1 },
         Action::Sync { shard: 1, replica: 1 },
+    ]
+}
+
+/// Recovery without the answer of a shard that has lost its majority. Shard 0 was ready for T0, shard 1 released it and T2
+/// behind it, and no list of shard 0 shows T0. T2 is committed before T1 begins, and T0 is imported behind T1.
+#[test]
+fn without_an_answer_a_recovered_shard_serves_in_front_of_what_it_cannot_know() {
+    let mut script = released_by_shard_1(1).to_vec();
+    script.extend([
         Action::Sync { shard: 1, replica: 2 },
         Action::Sync { shard: 1, replica: 2 },
         Action::Appoint { shard: 0, replica: 1, old_crashes: true },
@@ -156,7 +163,7 @@ fn without_an_answer_a_recovered_shard_serves_in_front_of_what_it_cannot_know() 
         Action::Accept { shard: 0, replica: 2, ballot: 1, is_final: true },
         Action::Sync { shard: 0, replica: 2 },
         Action::Sync { shard: 0, replica: 2 },
-    ];
+    ]);
     let without = Tiga::new(fixed("unreachable").without(Rule::CommitOverCommitted));
     assert_eq!(play(&without, &script).expect_err("a cycle").rule, "serializable");
     let state = play(&Tiga::new(fixed("unreachable")), &script).expect("keeps the rules");
@@ -167,15 +174,8 @@ fn without_an_answer_a_recovered_shard_serves_in_front_of_what_it_cannot_know() 
 /// 0, whose followers vote for it, and whose leader crashes.
 #[test]
 fn nothing_is_kept_in_front_of_an_import_that_the_lost_leader_would_not_have_released_there() {
-    let script = [
-        deliver(0, 0, 0),
-        Action::Receive { shard: 1, replica: 0, id: 0, from: 0, ballot: 0, t: 2 },
-        Action::Ready { shard: 0, replica: 0, id: 0 },
-        Action::Ready { shard: 1, replica: 0, id: 0 },
-        Action::Release { shard: 1, replica: 0, id: 0 },
-        deliver(1, 0, 2),
-        Action::Sync { shard: 1, replica: 1 },
-        Action::Sync { shard: 1, replica: 1 },
+    let mut script = released_by_shard_1(2).to_vec();
+    script.extend([
         deliver(0, 1, 1),
         deliver(0, 2, 1),
         Action::Appoint { shard: 0, replica: 1, old_crashes: true },
@@ -188,7 +188,7 @@ fn nothing_is_kept_in_front_of_an_import_that_the_lost_leader_would_not_have_rel
         Action::Accept { shard: 0, replica: 2, ballot: 1, is_final: true },
         Action::Sync { shard: 0, replica: 2 },
         Action::Sync { shard: 0, replica: 2 },
-    ];
+    ]);
     let without = Tiga::new(fixed("late").without(Rule::T23));
     assert_eq!(play(&without, &script).expect_err("a cycle").rule, "serializable");
     let model = Tiga::new(fixed("late"));

@@ -28,6 +28,9 @@ const WRONG: NodeId = NodeId(3);
 /// By how many milliseconds that is.
 const ERRORS_MS: [f64; 7] = [0.0, 10.0, -10.0, 100.0, -100.0, 5_000.0, -5_000.0];
 
+/// The place of the greatest among them.
+const FAR_AHEAD: usize = 5;
+
 fn error(ms: f64) -> ClockError {
     ClockError((ms * 1e6) as i64)
 }
@@ -80,13 +83,15 @@ impl Clocks {
         let mut runs = Vec::new();
         let curves = self.curves(&mut runs);
         let paths = chart_of_paths("clocks", curves.iter());
-        let regions =
-            [chart_of_regions(&curves[..1], CLOCKS.len() - 1), chart_of_regions(&curves[1..], 5)];
+        let regions = [
+            chart_of_regions(&curves[..1], CLOCKS.len() - 1),
+            chart_of_regions(&curves[1..], FAR_AHEAD),
+        ];
         let quantities = all_regions(INCREMENT);
         let chart = Chart {
             title,
             axis: "clocks",
-            unit: "ms",
+            unit: "",
             quantities: quantities.into_iter().chain([Quantity::ClockError]).collect(),
             plots: Plots::AlongAxis,
             curves: curves.into(),
