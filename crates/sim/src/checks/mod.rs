@@ -134,6 +134,13 @@ pub trait EngineRules: Default + Debug {
     fn crashed(&mut self, node: NodeId) {
         let _ = node;
     }
+
+    /// Whether a node alone has something of which copies are being made anew: if it crashed now, that would be lost within
+    /// what the engine promises.
+    fn has_last_copy(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
 }
 
 /// All rules: those of the engine, and what all engines have in common.
@@ -360,6 +367,11 @@ impl<R: EngineRules> Checks<R> {
         self.installed.crashed(node);
         self.replay.crashed(node);
         self.rules.crashed(node);
+    }
+
+    /// Whether a node alone has something: see [`EngineRules::has_last_copy`].
+    pub fn has_last_copy(&self, node: NodeId) -> bool {
+        self.rules.has_last_copy(node)
     }
 
     /// A node has lost its memory, that of its streams included.

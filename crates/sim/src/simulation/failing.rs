@@ -295,11 +295,14 @@ impl<E: Simulated> Simulation<E> {
 
     /// Crashes a node for good.
     pub fn fail(&mut self, node: NodeId) {
-        self.crash(node, Time::MAX);
+        self.crash_with(node, Time::MAX, true);
     }
 
-    /// Crashes a node, which restarts at `until`.
+    /// Crashes a node, which restarts at `until`. One that alone has something is paused instead.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
+        if self.checks.as_ref().is_some_and(|checks| checks.has_last_copy(node)) {
+            return self.pause(node, until);
+        }
         self.crash_with(node, until, true);
     }
 

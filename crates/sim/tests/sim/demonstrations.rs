@@ -72,6 +72,7 @@ fn a_slow_shard_delays_only_transactions_that_touch_it() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn sparse_stamps_are_smaller_than_full_ones() {
     let table = show(Demonstration::Stamps);
     let heads = ["workload", "cross-shard", "shards", "entries", "bytes"];
@@ -112,6 +113,7 @@ fn a_failure_stops_only_the_shard_that_fails() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn a_failure_rolls_back_only_what_depends_on_it() {
     let results = Demonstration::Rollback.show(&DemonstrationOptions::new(1, Size::Small)).unwrap();
     println!("{results}");

@@ -308,11 +308,12 @@ impl Ownership {
         self.favoured.clear();
         self.corrections = Corrections::default();
         self.recruit_at = scope.now;
-        // Transactions that need a granule come first.
-        self.adopt_at = scope.now + scope.options.adopt_after();
+        let mut has_lost_owner = false;
         for (granule, holding) in self.granules.iter_mut() {
             scope.rows.change_whole(granule);
+            let had_owner = holding.record.owner.is_some();
             holding.record.strip(is_dead);
+            has_lost_owner |= had_owner && holding.record.owner.is_none();
             holding.address_anew(scope, is_dead);
             let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
             if !is_arbiter && holding.record.level_of(scope.node) == Level::None {
@@ -329,6 +330,11 @@ impl Ownership {
                 request.repeat_at = scope.now;
                 request.repeats.reset();
             }
+        }
+        if has_lost_owner {
+            // Transactions that need a granule come first. Epochs in which no owner was lost do not put that off: where they
+            // follow each other quickly, no granule would be adopted.
+            self.adopt_at = scope.now + scope.options.adopt_after();
         }
         self.open.all().iter().for_each(|granule| self.schedule(scope, granule));
     }
