@@ -126,6 +126,11 @@ pub trait Engine: Sized {
     /// Sets the end of this node's lease, on its clock (the lease rule). Called before each step.
     fn renew(&mut self, lease_end: Time);
 
+    /// Whether this node may lead at present. While it may not, it sends no heartbeats: its lease ends, and others lead.
+    fn may_lead(&self) -> bool {
+        true
+    }
+
     /// The number of transactions in progress on this worker, in any state.
     fn pending(&self) -> usize;
 

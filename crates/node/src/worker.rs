@@ -369,6 +369,7 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let Some(manager_client) = &mut self.manager_client else { return };
+        manager_client.withhold_heartbeats(!self.engine.may_lead());
         let mut wanted = Vec::new();
         manager_client.step(now, event, &mut wanted);
         let (lease_end, incarnation) = (manager_client.lease_end(), manager_client.incarnation());

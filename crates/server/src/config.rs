@@ -13,6 +13,7 @@
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
 //! clock_error_ms = -100.0             # its clock is ahead by so much, here behind: for tests; otherwise 0
+//! max_clock_offset_ms = 5             # with tiga: clocks differ by less, and leaders agree by them; the same on all nodes
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
 //! memory_mb = 8192                    # of keys, versions and index, for each copy of a shard; otherwise unlimited
 //! memory_reserved_mb = 4096           # taken for each copy at the start; otherwise 0
@@ -187,6 +188,11 @@ pub enum ValueError {
     /// A clock cannot be made so wrong.
     #[error("is {0:?}; write milliseconds, at most {CLOCK_ERROR_MS_MAX} ahead or behind")]
     ClockError(f64),
+    /// The engine does not go by the difference of clocks, or not by so much.
+    #[error(
+        "is {0:?}; write milliseconds, above 0 and at most {MAX_CLOCK_OFFSET_MS_MAX}, where `engine` is tiga, and leave it out elsewhere"
+    )]
+    MaxClockOffset(f64),
     /// The name of the cluster is empty or too long.
     #[error("has {0} bytes; write 1 to {CLUSTER_BYTES_MAX}")]
     Name(usize),
@@ -206,6 +212,9 @@ const DISTANCE_MS_MAX: f64 = 60_000.0;
 
 /// The most by which a clock is made wrong, in milliseconds: an hour.
 const CLOCK_ERROR_MS_MAX: f64 = 3_600_000.0;
+
+/// The most by which clocks may differ that order transactions: each waits for that.
+const MAX_CLOCK_OFFSET_MS_MAX: f64 = 1_000.0;
 
 /// Longest piece of a line in an error, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
@@ -233,6 +242,7 @@ struct ConfigFile {
     chaos: bool,
     #[serde(default)]
     clock_error_ms: f64,
+    max_clock_offset_ms: Option<f64>,
     slow_ms: Option<u64>,
     memory_mb: Option<NonZeroU32>,
     #[serde(default)]
@@ -326,7 +336,7 @@ impl NodeConfig {
             topology: with_requests(&topology, &manager_host.folder.join(&file.topology))?,
             cluster: file.cluster,
             pin: file.pin,
-            engine: file.engine.options(),
+            engine: manager_host.engine(file.engine, file.max_clock_offset_ms)?,
             chaos: file.chaos,
             clock_error: manager_host.clock_error(file.clock_error_ms)?,
             slow_after: match file.slow_ms {
@@ -490,6 +500,23 @@ impl FileLocation<'_> {
         }
     }
 
+    /// The options of an engine, with the difference of clocks by which it is to go.
+    fn engine(
+        &self,
+        protocol: Protocol,
+        max_clock_offset_ms: Option<f64>,
+    ) -> Result<EngineOptions, ConfigError> {
+        let mut engine = protocol.options();
+        let Some(ms) = max_clock_offset_ms else { return Ok(engine) };
+        match &mut engine {
+            EngineOptions::Tiga(options) if ms > 0.0 && ms <= MAX_CLOCK_OFFSET_MS_MAX => {
+                options.protocol.epsilon = Some(Duration::from_secs_f64(ms / 1e3));
+                Ok(engine)
+            }
+            _ => self.wrong("max_clock_offset_ms", ValueError::MaxClockOffset(ms)),
+        }
+    }
+
     fn tls(&self, table: &TlsTable, cluster: &str) -> Result<NodeTls, ConfigError> {
         let place = |file: &Path| self.folder.join(file);
         let certificates = |key, file: &Path| {
@@ -627,6 +654,21 @@ mod tests {
         for wrong in ["4e6", "nan", "-inf"] {
             let error = read(&format!("clock_error_ms = {wrong}\n")).expect_err("refused");
             assert!(error.to_string().contains("clock_error_ms"), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_tiga_goes_by_the_difference_of_clocks() {
+        let config = read("engine = \"tiga\"\nmax_clock_offset_ms = 2.5\n").expect("good");
+        let EngineOptions::Tiga(options) = config.engine else { panic!("it is tiga") };
+        assert_eq!(options.protocol.epsilon, Some(Duration::from_micros(2_500)));
+        for wrong in [
+            "max_clock_offset_ms = 2.5\n",
+            "engine = \"tiga\"\nmax_clock_offset_ms = 0\n",
+            "engine = \"tiga\"\nmax_clock_offset_ms = 1001\n",
+        ] {
+            let error = read(wrong).expect_err("refused").to_string();
+            assert!(error.contains("max_clock_offset_ms"), "{error}");
         }
     }
 

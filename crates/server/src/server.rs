@@ -298,11 +298,12 @@ fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
 }
 
 /// The options of managers over such a distance. A lease counts from the sending of a heartbeat, and the grant comes after a round trip
-/// to the manager that leads and one from there to the others: so a lease has to be longer than both.
+/// to the manager that leads, one from there to the others, and some ticks: so a lease has to be longer than all of these, or it is over
+/// most of the time where the manager is far away.
 fn manager_options<E: Engine>(round_trip: Duration) -> ManagerOptions {
     let options = engine::manager_options::<E>(ManagerOptions::default());
     ManagerOptions {
-        lease: options.lease.max(round_trip * 5 / 2),
+        lease: options.lease.max(2 * round_trip + options.lease / 2),
         retry_after: options.retry_after.max(3 * round_trip),
         ..options
     }

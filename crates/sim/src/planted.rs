@@ -291,6 +291,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("read-over-ready", TIGA_PLANTED),
     ("snapshot-without-changes", TIGA_SNAPSHOT),
     ("snapshot-without-records", TIGA_SNAPSHOT),
+    ("small-epsilon", "engines/tiga/tests/protocol/clocks.rs"),
     ("keep-revoked", TIGA_DISTANCES),
     ("digest-without-history", "engines/tiga/tests/protocol/scripts.rs"),
     ("forget-tentative", TIGA_RECOVERY),

@@ -292,6 +292,7 @@ impl<E: Subject> PreparedRun<E> {
         }
         let round_trip = Duration::from_nanos(scenario.round_trip_ns);
         let mut engine_options = E::draw(&mut random, round_trip);
+        E::fit_options(&mut engine_options, &scenario);
         let mut room = root.fork(16);
         if FULL_SEEDS.contains(&seed) && room.chance(1, FULL_ONE_IN) {
             E::limits(&mut engine_options).memory_bytes_max = subject::little_memory(&mut room);
@@ -333,6 +334,9 @@ impl<E: Subject> PreparedRun<E> {
         let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
         if scenario.fault_schedule.wild_clocks {
             simulation.expect_wild_clocks();
+        }
+        if let Some(difference) = scenario.clocks_within {
+            simulation.keep_clocks_within(difference);
         }
         let context = ClientContext {
             ledger: Ledger::new(),

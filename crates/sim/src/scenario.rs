@@ -166,6 +166,8 @@ pub struct Scenario {
     pub broken_percent: u32,
     /// Whether commits of clients outside have request ids, by which the clients find out what became of them.
     pub commit_ids: bool,
+    /// By how much the transaction clocks of two nodes differ at most, where that is so.
+    pub clocks_within: Option<Duration>,
     /// The shard that loses a majority of its voters, if one does.
     pub loss: Option<MajorityLoss>,
     /// The mean time between two replacements of replicas in nanoseconds; 0 for never.
@@ -208,6 +210,7 @@ impl Scenario {
             late_copies_percent: one_of(&mut random.fork(1), &[0, 2, 20, 100]),
             broken_percent: one_of(&mut random.fork(2), &[0, 0, 2, 20]),
             commit_ids: false,
+            clocks_within: None,
             loss: None,
             replacements_every_ns: 0,
             latecomers: Vec::new(),
@@ -323,6 +326,9 @@ impl fmt::Display for Scenario {
             if wild_clocks {
                 write!(f, "clocks beyond their bounds, so that leases need not hold; ")?;
             }
+        }
+        if let Some(difference) = self.clocks_within {
+            write!(f, "transaction clocks within {} µs; ", difference.as_micros())?;
         }
         if let Some(MajorityLoss { shard, after_ns, fate }) = self.loss {
             let after_ms = after_ns / MS;

@@ -142,6 +142,11 @@ pub trait Subject: Simulated + RegisteredEngine {
     /// Draws a configuration for a cluster whose longest round trip is about so long.
     fn draw(random: &mut Random, round_trip: Duration) -> Self::Options;
 
+    /// Changes the configuration where the scenario has more than others.
+    fn fit_options(options: &mut Self::Options, scenario: &Scenario) {
+        let _ = (options, scenario);
+    }
+
     /// The bugs that can be planted in it, by their names on the command line.
     const BUGS: &'static [(&'static str, Self::PlantedBug)];
 

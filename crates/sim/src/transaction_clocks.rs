@@ -27,6 +27,9 @@ pub struct ClockErrors {
     pub lies_percent: u64,
     /// Percentage of readings without an error bound.
     pub unknown_percent: u64,
+    /// How much more than its offset the error bound of a reading is that is not too small: from the first up to both, to
+    /// which a quarter of the offset comes.
+    bound_more_ns: (u64, u64),
 }
 
 /// The system clock of one node: the true time plus an offset, which changes.
@@ -80,6 +83,7 @@ impl ClockErrors {
             set_permille: one_of(random, &[0, 0, 5, 50]),
             lies_percent: one_of(random, &[0, 0, 0, 2, 50]),
             unknown_percent: one_of(random, &[0, 0, 10, 100]),
+            bound_more_ns: (0, MS),
         }
     }
 }
@@ -112,6 +116,24 @@ impl TransactionClocks {
     /// From now on no clock is set, and no error bound is too small. Offsets and drifts stay.
     pub fn calm(&mut self) {
         (self.errors.set_permille, self.errors.lies_percent) = (0, 0);
+    }
+
+    /// From now on two clocks differ by no more than so: none is set or drifts, and the error bounds contain the truth, also where a local
+    /// clock drifts faster than transaction clocks allow for. Some bounds are larger, or not known.
+    pub fn keep_within(&mut self, difference: Duration) {
+        let largest = difference.as_nanos() as i64 / 8;
+        for node in &mut self.nodes {
+            node.system.offset_ns %= largest + 1;
+            node.system.drift_ppm = 0;
+        }
+        self.errors = ClockErrors {
+            offset_ns_max: largest as u64,
+            drift_ppm_max: 0,
+            set_permille: 0,
+            lies_percent: 0,
+            unknown_percent: self.errors.unknown_percent.min(2),
+            bound_more_ns: (MS / 5, MS / 5),
+        };
     }
 
     /// The times of an event on the node's transaction clock.
@@ -147,7 +169,10 @@ impl NodeTransactionClock {
         let least = offset_ns.unsigned_abs();
         let error_bound_ns = match random.chance(errors.lies_percent, 100) {
             true => random.below(least + 1),
-            false => least + random.below(least / 4 + MS),
+            false => {
+                let (more, up_to) = errors.bound_more_ns;
+                least + more + random.below(least / 4 + up_to)
+            }
         };
         let is_unknown = random.chance(errors.unknown_percent, 100);
         SystemReading {

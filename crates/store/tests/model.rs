@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
 /// testing, which favours few, well-placed switches.
-const ORDERS: usize = 10_000;
+const ORDERS: usize = 5_000;
 const PCT_DEPTH: usize = 3;
 
 fn explore(scenario: fn(StoreBugs), faults: StoreBugs) {

@@ -152,6 +152,8 @@ pub struct ManagerClient {
     /// The latest heartbeat that was granted, and the time of its sending.
     granted: Option<(u64, Time)>,
     next_heartbeat: Time,
+    /// No heartbeats are sent at present.
+    is_silent: bool,
     pending: BTreeMap<RequestTopic, RepeatedRequest>,
     /// Changes of tables without an answer, from the oldest.
     table_requests: VecDeque<TableRequest>,
@@ -193,6 +195,7 @@ impl ManagerClient {
             sent: VecDeque::new(),
             granted: None,
             next_heartbeat: Time::ZERO,
+            is_silent: false,
             pending: BTreeMap::new(),
             table_requests: VecDeque::new(),
             known: BTreeMap::new(),
@@ -206,6 +209,11 @@ impl ManagerClient {
     #[must_use]
     pub fn of(self, cluster: Option<ClusterId>) -> ManagerClient {
         ManagerClient { cluster, ..self }
+    }
+
+    /// Sends no heartbeats while the node cannot do what it would lead for: its lease ends, and others are appointed.
+    pub fn withhold_heartbeats(&mut self, is_silent: bool) {
+        self.is_silent = is_silent;
     }
 
     /// Handles an event and appends the effects to `effects`. Deterministic. `now` must never decrease.
@@ -681,8 +689,11 @@ impl ManagerClient {
     }
 
     fn on_timer(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {
-        if self.next_heartbeat <= now {
+        let is_due = self.next_heartbeat <= now;
+        if is_due {
             self.next_heartbeat = self.next_heartbeat(now);
+        }
+        if is_due && !self.is_silent {
             self.round += 1;
             self.sent.push_back((self.round, now));
             if self.sent.len() > HEARTBEATS_MAX {

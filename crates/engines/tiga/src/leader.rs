@@ -9,6 +9,7 @@
 //! (`optimistic.rs`), and appended after the `Ready` of all.
 //! Each `Ready` names the current ballots of all participants, and counts only while they are current (rule T20).
 
+use crate::clock_agreement::{is_ready_awaited, least_accepted, wait_for_clocks};
 use crate::exchange::contribution;
 use crate::execute::{Execution, run_piece, run_whole};
 use crate::leading::{DeferredReads, Phase};
@@ -66,6 +67,9 @@ impl Replica {
         let (Some(work), Some(ballot)) = (Work::new(transaction, self.shard), self.serves()) else {
             return;
         };
+        if !step.is_accurate {
+            return; // Another leads soon, and is asked again (rule T12).
+        }
         let id = transaction.id;
         if let Some(record) = self.ledger.record(id).cloned() {
             // The coordinator asks again.
@@ -99,12 +103,12 @@ impl Replica {
 
     /// The timestamp at which a transaction is accepted that asks for `t`: above all that conflicts (rule T1).
     fn raised(&mut self, step: &Step<'_>, t: Time, work: &Work) -> Time {
-        let greatest = self.conflicts.greatest(&work.locks);
-        if t > greatest || step.options.bugs.has(TigaPlantedBug::AcceptLate) {
+        let above = Time(self.conflicts.greatest(&work.locks).0 + 1).max(least_accepted(step));
+        if t >= above || step.options.bugs.has(TigaPlantedBug::AcceptLate) {
             return t;
         }
         self.counters.raised += 1;
-        Time(greatest.0 + 1)
+        above
     }
 
     /// Puts an accepted transaction into the queue, and proposes it where others take part.
@@ -296,29 +300,52 @@ impl Replica {
         self.vote_optimistically(step, stamp, &ballots);
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         let has_proposed = |shard: ShardId| {
-            let proposal = waiting.proposals.get(&shard);
             let is_ready = waiting.readies.get(&shard).is_some_and(|it| it.t == stamp.t);
-            let current = step.view.known(shard);
-            is_ready || proposal.is_some_and(|(ballot, t)| *ballot == current && *t <= stamp.t)
+            is_ready || waiting.is_proposed(shard, step.view.known(shard), stamp.t)
         };
         if !others(&transaction, self.shard).all(has_proposed) {
             return;
         }
         let is_said = |own: &Readiness| own.t == stamp.t && own.ballots == ballots;
-        if !waiting.own.as_ref().is_some_and(is_said)
+        if is_ready_awaited(step, &transaction, self.shard)
+            && !waiting.own.as_ref().is_some_and(is_said)
             && !self.get_ready(step, stamp, &transaction, ballots.clone())
         {
             return;
         }
-        let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
-        let is_ready = |shard: ShardId| {
-            let ready = waiting.readies.get(&shard);
-            ready.is_some_and(|it| it.t == stamp.t && it.ballots == ballots)
-        };
-        let hurries = step.options.bugs.has(TigaPlantedBug::ReleaseBeforeReady);
-        if hurries || others(&transaction, self.shard).all(is_ready) {
+        if self.may_release(step, stamp, &transaction, &ballots) {
             self.release(step, stamp, Some(ballots));
         }
+    }
+
+    /// Whether no participant accepts or releases anything below the agreed timestamp any more that conflicts: it has said so,
+    /// or the clock does.
+    fn may_release(
+        &mut self,
+        step: &Step<'_>,
+        stamp: Stamp,
+        transaction: &Transaction,
+        ballots: &[Ballot],
+    ) -> bool {
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
+        let is_ready = |shard: &ShardId| {
+            let ready = waiting.readies.get(shard);
+            ready.is_some_and(|it| it.t == stamp.t && it.ballots == ballots)
+        };
+        let missing: Vec<ShardId> =
+            others(transaction, self.shard).filter(|shard| !is_ready(shard)).collect();
+        if missing.is_empty() || step.options.bugs.has(TigaPlantedBug::ReleaseBeforeReady) {
+            return true;
+        }
+        let is_awaited = |shard: ShardId| {
+            is_ready_awaited(step, transaction, shard)
+                || !waiting.is_proposed(shard, step.view.known(shard), stamp.t)
+        };
+        if !step.is_accurate || missing.into_iter().any(is_awaited) {
+            return false;
+        }
+        let waited = wait_for_clocks(step, stamp.t);
+        waited.map_err(|until| self.queue.postpone(stamp.id, until)).is_ok()
     }
 
     /// Promises that nothing conflicting comes below, and says so. Says whether it could: what is certified may rest on what

@@ -20,7 +20,7 @@
 //! | `part_reads.rs`, `message.rs`, `view.rs`, `step.rs`, `options.rs` | what nodes say and know |
 //! | `coordinator.rs`, `delays.rs` | timestamps, and counting votes |
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
-//! | `leading.rs`, `leader.rs`, `exchange.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
+//! | `leading.rs`, `leader.rs`, `clock_agreement.rs`, `exchange.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
 //! | `recovery.rs`, `refusal.rs` | a new leader; what a shard never takes |
 //! | `snapshot.rs` | the state that stands for entries which the log has no more |
 //! | `node.rs`, `observation.rs` | a node: all of them together; what a checker sees of it |
@@ -28,6 +28,7 @@
 //!
 //! The rules, and where each is asserted, are in `docs/tiga.md`. All of it is a state machine without I/O.
 
+mod clock_agreement;
 pub mod coordinator;
 pub mod delays;
 pub mod digest;

@@ -29,6 +29,8 @@ pub struct Now {
     pub arrived: Time,
     /// The node holds its lease.
     pub has_lease: bool,
+    /// The transaction clock is as accurate as the options ask for.
+    pub is_accurate: bool,
 }
 
 /// What a configuration says of a shard that this node leads, or follows.
@@ -105,7 +107,7 @@ impl TigaNode {
         library: &Library<'_>,
         act: impl FnOnce(&mut Coordinator, &mut BTreeMap<ShardId, Replica>, &mut Step<'_>),
     ) {
-        let Now { local, clock, arrived, has_lease } = now;
+        let Now { local, clock, arrived, has_lease, is_accurate } = now;
         let mut output = std::mem::take(&mut self.output);
         let sent_before = output.sends.len();
         let mut step = Step {
@@ -113,6 +115,7 @@ impl TigaNode {
             clock,
             arrived,
             has_lease,
+            is_accurate,
             options: &self.options,
             library,
             view: &mut self.view,

@@ -39,6 +39,10 @@ pub struct TigaOptions {
     /// Where a majority of each participant is so near to the coordinator, it waits for the logs and asks for no votes: these
     /// would save less time than they cost. Default 1 ms.
     pub by_log_within: Duration,
+    /// By how much the clocks of two nodes differ at most: then procedures in pieces are agreed on by the clocks (ε mode, §6 of
+    /// the paper). A node whose clock may be wrong by more than half of it, or does not know, takes no part. Default: none, and
+    /// leaders send each other `Ready`.
+    pub epsilon: Option<Duration>,
     /// Messages about a transaction that has not come are kept for so long. Default 5 s.
     pub early_max: Duration,
     /// Bugs planted in the protocol. Default: none.
@@ -57,6 +61,7 @@ impl Default for TigaOptions {
             repeat_after: Duration::from_millis(250),
             detective_from: Duration::from_millis(10),
             by_log_within: Duration::from_millis(1),
+            epsilon: None,
             early_max: Duration::from_secs(5),
             bugs: PlantedBugs::NONE,
         }
@@ -77,6 +82,13 @@ impl TigaOptions {
         Backoff::new(self.repeat_after, self.repeat_after * RECOVERY_REPEAT_MAX)
     }
 
+    /// Whether a node takes part whose clock may be wrong by so much, or that does not know (rule T12).
+    #[must_use]
+    pub fn is_accurate(&self, error_bound: Option<Duration>) -> bool {
+        let Some(epsilon) = self.epsilon else { return true };
+        error_bound.is_some_and(|error_bound| error_bound <= epsilon / 2)
+    }
+
     /// Checks them.
     ///
     /// # Panics
@@ -89,6 +101,7 @@ impl TigaOptions {
             ("seal_every", self.seal_every),
             ("repeat_after", self.repeat_after),
             ("early_max", self.early_max),
+            ("epsilon", self.epsilon.unwrap_or(Duration::MAX)),
         ]);
     }
 }

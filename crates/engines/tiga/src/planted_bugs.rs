@@ -43,6 +43,8 @@ pub enum TigaPlantedBug {
     KeepInFront,
     /// A call takes effect although the row of its session says that it has an outcome (T10).
     DuplicateExecutes,
+    /// A leader releases as soon as its own clock is past a timestamp, where the clocks are to agree (T12).
+    SmallEpsilon,
     /// Timestamps far ahead are accepted (T14).
     TrustFarClock,
     /// A seal covers what still waits (T15).

@@ -9,8 +9,10 @@
 //! The lost leader had promised to release nothing below T, so B is not committed. But what it had released in front of T before it
 //! promised may be, by votes alone. So a `Ready` names what its leader has released in front of the transaction, that conflicts
 //! with it and is not decided, and the records of other shards keep those names. A recovery that imports the transaction keeps in
-//! front of it what is named there and nothing else: all else that may be committed is in the adopted log.
+//! front of it what is named there and nothing else: all else that may be committed is in the adopted log. Where the clocks stand for
+//! a `Ready` (`clock_agreement.rs`), nothing like B is voted for: when T was released, all clocks were past its timestamp.
 
+use crate::clock_agreement::is_ready_awaited;
 use crate::locks::LockIndex;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Waiting};
@@ -51,6 +53,7 @@ impl Replica {
         imports.values().any(|record| {
             let other = Work::new(&record.transaction, self.shard);
             record.stamp() > candidate.stamp()
+                && is_ready_awaited(step, &record.transaction, self.shard)
                 && (!keeps || record.transaction.exchanges())
                 && other.is_some_and(|other| index.rivals(&other.locks).next().is_some())
                 && !record.names(self.shard, candidate.digest)

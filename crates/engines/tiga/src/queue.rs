@@ -67,6 +67,8 @@ pub struct Waiting {
     /// When the other participants are asked again; `None` before they are asked.
     pub repetition: Option<Repetition>,
     is_due: bool,
+    /// When it is due on the transaction clock: at its timestamp, or later where it was postponed.
+    due: Time,
 }
 
 impl Waiting {
@@ -83,7 +85,14 @@ impl Waiting {
             voted: None,
             repetition: None,
             is_due: false,
+            due: Time::ZERO,
         }
+    }
+
+    /// Whether another participant has proposed at most `t`, under its current ballot.
+    pub(crate) fn is_proposed(&self, shard: ShardId, current: Ballot, t: Time) -> bool {
+        let proposal = self.proposals.get(&shard);
+        proposal.is_some_and(|(ballot, proposed)| *ballot == current && *proposed <= t)
     }
 
     /// Whether the participants have to agree before it is released here.
@@ -99,7 +108,8 @@ pub struct Queue {
     entries: BTreeMap<Stamp, Waiting>,
     stamps: BTreeMap<TransactionId, Stamp>,
     locks: LockIndex,
-    not_due: BTreeSet<Stamp>,
+    /// What is not due, and when it is on the transaction clock.
+    not_due: BTreeSet<(Time, Stamp)>,
     /// In the order in which they came, and until when each waits at most on the local clock.
     held: VecDeque<(Time, Stamp)>,
     /// To be looked at: something has changed for them.
@@ -116,9 +126,9 @@ impl Queue {
         let stamp = Stamp { t, id: waiting.work.id() };
         assert!(self.stamps.insert(stamp.id, stamp).is_none(), "{stamp:?} waits twice");
         self.locks.add(stamp, &waiting.work.locks);
-        self.not_due.insert(stamp);
+        self.not_due.insert((t, stamp));
         self.held.push_back((until, stamp));
-        self.entries.insert(stamp, Waiting { is_due: false, ..waiting });
+        self.entries.insert(stamp, Waiting { is_due: false, due: t, ..waiting });
     }
 
     /// Takes a transaction out. What waited for it is to be looked at.
@@ -126,10 +136,19 @@ impl Queue {
         let stamp = self.stamps.remove(&id)?;
         let waiting = self.entries.remove(&stamp).expect("has a stamp");
         self.locks.remove(stamp, &waiting.work.locks);
-        self.not_due.remove(&stamp);
+        self.not_due.remove(&(waiting.due, stamp));
         let heads = self.locks.heads(&waiting.work.locks);
         self.changed.extend(heads.into_iter().map(|stamp| stamp.id));
         Some(waiting)
+    }
+
+    /// Has a transaction that is due wait until a later time on the transaction clock. It stays where it is.
+    pub fn postpone(&mut self, id: TransactionId, until: Time) {
+        let Some((stamp, waiting)) = self.get_mut(id).filter(|(_, waiting)| waiting.is_due) else {
+            return;
+        };
+        (waiting.is_due, waiting.due) = (false, until);
+        self.not_due.insert((until, stamp));
     }
 
     /// Moves a transaction to a later timestamp.
@@ -159,25 +178,28 @@ impl Queue {
 
     /// The transaction clock has come to `clock`, and the local one to `now`: what is due is to be looked at.
     pub fn advance(&mut self, clock: Time, now: Time) {
-        while let Some(stamp) = self.not_due.first().copied().filter(|stamp| stamp.t <= clock) {
+        while let Some((_, stamp)) = self.not_due.first().copied().filter(|(at, _)| *at <= clock) {
             self.become_due(stamp);
         }
-        while let Some((_, stamp)) = self
-            .held
-            .front()
-            .copied()
-            .filter(|(at, stamp)| *at <= now || !self.not_due.contains(stamp))
+        while let Some((_, stamp)) =
+            self.held.front().copied().filter(|(at, stamp)| *at <= now || !self.is_held(stamp))
         {
             self.held.pop_front();
             self.become_due(stamp);
         }
     }
 
+    fn is_held(&self, stamp: &Stamp) -> bool {
+        self.entries.get(stamp).is_some_and(|waiting| !waiting.is_due)
+    }
+
     fn become_due(&mut self, stamp: Stamp) {
-        if self.not_due.remove(&stamp) {
-            self.entries.get_mut(&stamp).expect("is not due yet").is_due = true;
-            self.changed.push_back(stamp.id);
-        }
+        let Some(waiting) = self.entries.get_mut(&stamp).filter(|waiting| !waiting.is_due) else {
+            return;
+        };
+        waiting.is_due = true;
+        self.not_due.remove(&(waiting.due, stamp));
+        self.changed.push_back(stamp.id);
     }
 
     /// The next one that is to be looked at.
@@ -207,7 +229,7 @@ impl Queue {
     /// When the next one is due, on the transaction clock.
     #[must_use]
     pub fn next_due(&self) -> Option<Time> {
-        self.not_due.first().map(|stamp| stamp.t)
+        self.not_due.first().map(|(at, _)| *at)
     }
 
     /// When the next one is due for having waited, on the local clock.

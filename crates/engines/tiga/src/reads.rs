@@ -3,7 +3,7 @@
 //! What was read at once from one leader is not certified if nothing is written, so it has to be the last state. A leader that
 //! is `Ready` for a transaction of several shards does not know whether another participant has released it, and what rests on
 //! it there may be committed: reads of what it writes wait until it is decided here, or refused. A transaction for which this
-//! leader is not ready is released nowhere.
+//! leader is not ready is released nowhere, unless others go by their clocks.
 //!
 //! ```text
 //!   leader of X                        leader of Y
@@ -11,6 +11,7 @@
 //!   a read that begins now sees T      (T's `Ready` of Y is on its way to X)
 //! ```
 
+use crate::clock_agreement::is_ready_awaited;
 use crate::digest::range_resource;
 use crate::leading::DeferredReads;
 use crate::locks::Lock;
@@ -67,7 +68,13 @@ impl Replica {
         let of_requests: Vec<Read> = reads.iter().filter(is_of_request).cloned().collect();
         let of_requests = locks(tables, self.shard, &of_requests);
         let all = locks(tables, self.shard, reads);
-        let may_be_released = |waiting: &Waiting| waiting.own.is_some() || waiting.voted.is_some();
+        let is_by_clocks = |waiting: &Waiting| {
+            waiting.needs_agreement()
+                && !is_ready_awaited(step, &waiting.work.transaction, self.shard)
+        };
+        let may_be_released = |waiting: &Waiting| {
+            waiting.own.is_some() || waiting.voted.is_some() || is_by_clocks(waiting)
+        };
         self.queue.rivals(&all).any(may_be_released)
             || self.queue.rivals(&of_requests).next().is_some()
     }

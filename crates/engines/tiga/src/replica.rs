@@ -7,6 +7,7 @@
 //! ```
 //! A replica that leads does what `leader.rs` says instead of voting.
 
+use crate::clock_agreement::least_accepted;
 use crate::leading::Leading;
 use crate::ledger::Ledger;
 use crate::locks::ConflictTable;
@@ -119,12 +120,12 @@ impl Replica {
             || self.ledger.record(id).is_some()
             || self.ledger.is_refused(id)
             || self.ledger.is_over(id);
-        if !is_ours || is_known || t > step.clock + step.options.ahead_max {
+        let is_far = t > step.clock + step.options.ahead_max;
+        if !is_ours || is_known || is_far || !step.is_accurate {
             return;
         }
-        if t <= self.conflicts.greatest(&work.locks)
-            && !step.options.bugs.has(TigaPlantedBug::AcceptLate)
-        {
+        let is_late = t <= self.conflicts.greatest(&work.locks) || t < least_accepted(step);
+        if is_late && !step.options.bugs.has(TigaPlantedBug::AcceptLate) {
             // The leader's log says where it belongs.
             self.counters.late += 1;
             return;

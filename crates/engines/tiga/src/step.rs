@@ -31,6 +31,8 @@ pub struct Step<'s> {
     pub arrived: Time,
     /// The node holds its lease.
     pub has_lease: bool,
+    /// The transaction clock is as accurate as the options ask for.
+    pub is_accurate: bool,
     /// The options of the protocol.
     pub options: &'s TigaOptions,
     /// Procedures and tables.

@@ -110,17 +110,11 @@ impl EngineRules for ZeusRules {
         self.forget_pending(node);
     }
 
-    /// Whether no other node of its epoch, or of a later one, shows a copy of a granule of which this node has one: the
-    /// degree is restored in the background, and may not have been since the last death.
+    /// Whether the record of a granule names this node as the only replica: the degree is restored in the background, and may
+    /// not have been since the last death.
     fn has_last_copy(&self, node: NodeId) -> bool {
-        let Some(epoch) = self.epochs.get(&node) else { return false };
-        let is_copy = |(of, copy): (&NodeId, &Copy)| {
-            copy.level >= Level::Reader && copy.epoch >= *epoch && self.epochs[of] == copy.epoch
-        };
-        self.granules.values().any(|copies| {
-            let mut holders = copies.iter().filter(|copy| is_copy(*copy)).map(|(of, _)| *of);
-            holders.next() == Some(node) && holders.next().is_none()
-        })
+        let mut copies = self.granules.values().filter_map(|copies| copies.get(&node));
+        copies.any(|copy| copy.record.replicas().eq([node]))
     }
 }
 

@@ -10,6 +10,12 @@ use shoal_tiga::{Tiga, TigaEngineOptions, TigaPlantedBug};
 use shoal_types::Random;
 use std::time::Duration;
 
+/// In so many scenarios, transactions are agreed on by the clocks (ε mode).
+const CLOCKS_ONE_IN: u64 = 5;
+
+/// In these, local clocks drift by no more than this.
+const DRIFT_PPM_FOLLOWED: i64 = 200;
+
 impl Subject for Tiga {
     const BUGS: &'static [(&'static str, TigaPlantedBug)] = &[
         ("accept-late", TigaPlantedBug::AcceptLate),
@@ -31,6 +37,7 @@ impl Subject for Tiga {
         ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),
         ("keep-in-front", TigaPlantedBug::KeepInFront),
         ("duplicate-executes", TigaPlantedBug::DuplicateExecutes),
+        ("small-epsilon", TigaPlantedBug::SmallEpsilon),
         ("trust-far-clock", TigaPlantedBug::TrustFarClock),
         ("seal-open", TigaPlantedBug::SealOpen),
         ("read-unstable", TigaPlantedBug::ReadUnstable),
@@ -79,10 +86,24 @@ impl Subject for Tiga {
             }
         }
         let faults = &mut scenario.fault_schedule;
+        let mut clocks = random.fork(9);
+        if clocks.chance(1, CLOCKS_ONE_IN) {
+            // A transaction clock follows its local one, and is slewed slowly: if that drifts faster, the bound grows for ever.
+            (faults.wild_clocks, faults.weights.clock) = (false, 0);
+            scenario.drift_ppm_max = scenario.drift_ppm_max.min(DRIFT_PPM_FOLLOWED);
+            let managers = &mut scenario.failures.options;
+            managers.drift_ppm = managers.drift_ppm.min(DRIFT_PPM_FOLLOWED as u32);
+            let ms = one_of(&mut clocks, &[2, 5, 20]);
+            scenario.clocks_within = Some(Duration::from_millis(ms));
+        }
         if scenario.failures.fails {
             scenario.shape.voters = scenario.shape.voters.max(3);
             faults.forgets = true;
         }
+    }
+
+    fn fit_options(options: &mut TigaEngineOptions, scenario: &Scenario) {
+        options.protocol.epsilon = scenario.clocks_within;
     }
 
     #[cfg(feature = "planted")]

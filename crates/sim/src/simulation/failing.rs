@@ -13,6 +13,7 @@ use crate::violation::Violation;
 use shoal_cluster::manager::{Configuration, Incarnation};
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
+use std::time::Duration;
 
 /// The most crashes that are placed within the recoveries of a run.
 const RECOVERY_CRASHES_MAX: u32 = 6;
@@ -291,6 +292,13 @@ impl<E: Simulated> Simulation<E> {
             }
         }
         self.work.parts += 1;
+    }
+
+    /// From now on the transaction clocks of two nodes differ by no more than so, and know it.
+    pub fn keep_clocks_within(&mut self, difference: Duration) {
+        if let Some(clocks) = &mut self.cluster.transaction_clocks {
+            clocks.keep_within(difference);
+        }
     }
 
     /// Crashes a node for good.

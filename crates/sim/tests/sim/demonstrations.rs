@@ -56,6 +56,7 @@ fn throughput_does_not_depend_on_the_distance() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn a_slow_shard_delays_only_transactions_that_touch_it() {
     let table = show(Demonstration::SlowShard);
     assert!(table.holds());
@@ -123,6 +124,7 @@ fn a_failure_rolls_back_only_what_depends_on_it() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn a_seed_shows_the_same_again() {
     let again = || {
         Demonstration::Latency.show(&DemonstrationOptions::new(2, Size::Small)).unwrap().to_string()

@@ -229,6 +229,10 @@ impl Engine for Tiga {
         self.lease_end = lease_end;
     }
 
+    fn may_lead(&self) -> bool {
+        self.shared.setup.options.protocol.is_accurate(self.times.now.error_bound)
+    }
+
     fn pending(&self) -> usize {
         self.held() + self.node.replicas().map(|replica| replica.waiting().0).sum::<usize>()
     }
@@ -311,8 +315,8 @@ impl Tiga {
     fn now(&self) -> Now {
         let local = self.runtime.worker_context.now.get();
         let EventTimes { now, arrived } = self.times;
-        let has_lease = self.holds_lease(local);
-        Now { local, clock: now.time, arrived: arrived.time, has_lease }
+        let (has_lease, is_accurate) = (self.holds_lease(local), self.may_lead());
+        Now { local, clock: now.time, arrived: arrived.time, has_lease, is_accurate }
     }
 
     /// Clients and other shards are answered only under a lease.

@@ -8,7 +8,9 @@ use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::{Message, Read};
 use shoal_tiga::observation::Path;
-use shoal_tiga::transaction::{Body, KeyAccess, Part, ProcedureCall, RangeAccess, Transaction};
+use shoal_tiga::transaction::{
+    Body, KeyAccess, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
+};
 use shoal_tiga::view::ShardView;
 use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
 use shoal_types::procedure::{Access, FootprintRange, ProcedureTransaction, Procedures};
@@ -88,6 +90,8 @@ pub struct Cluster {
     sequence: u64,
     /// By how much the transaction clocks of nodes are ahead of the others.
     ahead: BTreeMap<NodeId, Duration>,
+    /// Nodes whose clocks are not as accurate as the options ask for.
+    inaccurate: BTreeSet<NodeId>,
     /// Nodes that get nothing and do nothing.
     down: BTreeSet<NodeId>,
 }
@@ -140,6 +144,7 @@ impl Cluster {
             time: 1000 * MS,
             sequence: 0,
             ahead: BTreeMap::new(),
+            inaccurate: BTreeSet::new(),
             down: BTreeSet::new(),
         };
         cluster.appoint(0, NodeId(0), 1);
@@ -151,7 +156,8 @@ impl Cluster {
     fn act(&mut self, node: NodeId, act: impl FnOnce(&mut TigaNode, Now, &Library<'_>)) {
         let time = Time(self.time);
         let clock = time + self.ahead.get(&node).copied().unwrap_or_default();
-        let now = Now { local: time, clock, arrived: clock, has_lease: true };
+        let is_accurate = !self.inaccurate.contains(&node);
+        let now = Now { local: time, clock, arrived: clock, has_lease: true, is_accurate };
         let library = Library { procedures: &self.procedures, tables: self.topology.tables() };
         let of = self.nodes.get_mut(&node).expect("a node");
         act(of, now, &library);
@@ -324,6 +330,14 @@ impl Cluster {
         self.ahead.insert(node, ahead);
     }
 
+    /// The clock of a node becomes inaccurate, or accurate again.
+    pub fn set_accurate(&mut self, node: NodeId, is_accurate: bool) {
+        match is_accurate {
+            true => self.inaccurate.remove(&node),
+            false => self.inaccurate.insert(node),
+        };
+    }
+
     pub fn crash(&mut self, node: NodeId) {
         self.down.insert(node);
     }
@@ -370,6 +384,25 @@ impl Cluster {
 
     pub fn incrementing(&mut self, keys: &[u8]) -> Transaction {
         self.calling("increment", keys, |call| Body::Pieces { call })
+    }
+
+    /// As [`Cluster::incrementing`], for a call of a session, whose row is on the shard of the first key and decides whether the
+    /// call takes effect.
+    pub fn incrementing_once(&mut self, keys: &[u8]) -> Transaction {
+        let mut transaction = self.incrementing(keys);
+        let key = [&[0, 0, 0, 0, 1][..], &[0; 20]].concat().into();
+        let row = KeyAccess { table: TABLE, key, granule_bytes: 0 };
+        let mark = KeyAccess { key: Bytes::from_static(&[0, 0, 0, 0, 0, 0]), ..row.clone() };
+        let part = &mut transaction.parts[0];
+        part.writes.push(row.clone());
+        part.reads.push(mark.clone());
+        let (table, key, mark) = (TABLE, row.key, Some(mark.key));
+        let request = RequestRow { home: part.shard, table, key, number: 1, mark };
+        let (Body::Pieces { call } | Body::Whole { call }) = &mut transaction.body else {
+            panic!("it calls a procedure");
+        };
+        call.request = Some(request);
+        transaction
     }
 
     /// A transaction that swaps the values of two keys, executed as a whole.

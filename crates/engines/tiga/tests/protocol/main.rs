@@ -1,5 +1,6 @@
 //! Nodes alone: messages are delivered by hand, and logs are lists.
 
+mod clocks;
 mod cluster;
 mod distances;
 mod planted;

@@ -1,12 +1,12 @@
 //! Planted bugs: each script ends otherwise with the bug than without it.
 
-use super::cluster::{CLIENT, Cluster, HEADROOM, MS, TABLE, submit, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, MS, submit, voters};
 use bytes::Bytes;
 use shoal_engine::PlantedBugs;
 use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::digest::Digest;
 use shoal_tiga::message::{LeaderVote, Message, Vote};
-use shoal_tiga::transaction::{Body, KeyAccess, RequestRow, Transaction};
+use shoal_tiga::transaction::{Body, Transaction};
 use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
@@ -331,21 +331,9 @@ fn mix_ballots() {
 /// A call and a copy of it, which another node coordinates: both name the row of one session and one number. How the copy ends,
 /// and the values afterwards.
 fn called_twice(mut cluster: Cluster, keys: &[u8]) -> (Option<Outcome>, [Option<i64>; 2]) {
-    let session = [&[0, 0, 0, 0, 1][..], &[0; 20]].concat();
     let mut ids = Vec::new();
     for _ in 0..2 {
-        let mut transaction = cluster.incrementing(keys);
-        let row = KeyAccess { table: TABLE, key: session.clone().into(), granule_bytes: 0 };
-        let mark = KeyAccess { key: Bytes::from_static(&[0, 0, 0, 0, 0, 0]), ..row.clone() };
-        let part = &mut transaction.parts[0];
-        part.writes.push(row.clone());
-        part.reads.push(mark.clone());
-        let (table, key, mark) = (TABLE, row.key, Some(mark.key));
-        let request = RequestRow { home: part.shard, table, key, number: 1, mark };
-        let (Body::Pieces { call } | Body::Whole { call }) = &mut transaction.body else {
-            panic!("it calls a procedure");
-        };
-        call.request = Some(request);
+        let transaction = cluster.incrementing_once(keys);
         ids.push(transaction.id);
         cluster.begin(transaction);
         cluster.settle();
