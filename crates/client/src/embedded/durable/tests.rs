@@ -332,7 +332,8 @@ fn a_full_disk_refuses_writes_and_no_reads_until_there_is_room() {
         }
     };
     assert_eq!(refused, Rejected::DiskFull { segment_bytes: 4096 }.into());
-    assert!(count > 5, "only {count} before it was full");
+    // A checkpoint that is taken meanwhile needs room, too.
+    assert!(count > 0, "it was full before anything was written");
     assert_eq!((opened.read(&[0]), opened.read(b"new")), (Ok(true), Ok(false)));
     lock(&opened.disk.0).bytes_max = None;
     while opened.put_unless_full(b"new").is_err() {
