@@ -18,8 +18,9 @@
 //! for only at that timestamp.
 
 use crate::planted_bugs::TigaPlantedBug;
+use crate::replica::Replica;
 use crate::step::Step;
-use crate::transaction::{Body, Transaction};
+use crate::transaction::{Body, Transaction, Work};
 use shoal_types::{ShardId, Time};
 
 /// Whether other participants wait until this one says that it is `Ready`; otherwise until the clock says so.
@@ -29,21 +30,21 @@ pub(crate) fn is_ready_awaited(step: &Step<'_>, transaction: &Transaction, of: S
     step.options.epsilon.is_none() || home == Some(of)
 }
 
-/// Whether the clock says that no participant accepts anything below `t` any more; otherwise when it will.
-pub(crate) fn wait_for_clocks(step: &Step<'_>, t: Time) -> Result<(), Time> {
-    let Some(epsilon) = step.options.epsilon else { return Ok(()) };
+/// From when on no participant accepts anything below `t` any more, on this clock.
+pub(crate) fn past_everywhere(step: &Step<'_>, t: Time) -> Time {
     let is_small = step.options.bugs.has(TigaPlantedBug::SmallEpsilon);
-    let all_past = if is_small { t } else { t + epsilon };
-    match step.clock > all_past {
-        true => Ok(()),
-        false => Err(Time(all_past.0 + 1)),
-    }
+    let epsilon = step.options.epsilon.filter(|_| !is_small).unwrap_or_default();
+    Time((t + epsilon).0 + 1)
 }
 
-/// The least timestamp at which something is accepted or voted for now: in this mode, nothing behind the own clock.
-pub(crate) fn least_accepted(step: &Step<'_>) -> Time {
-    match step.options.epsilon {
-        Some(_) => Time(step.clock.0 + 1),
-        None => Time::ZERO,
+impl Replica {
+    /// The least timestamp at which this replica accepts a transaction now: above all that conflicts (rule T1) and, in this mode,
+    /// ahead of its clock.
+    pub(crate) fn least_accepted(&self, step: &Step<'_>, work: &Work) -> Time {
+        let above = Time(self.conflicts.greatest(&work.locks).0 + 1);
+        match step.options.epsilon {
+            Some(_) => above.max(Time(step.clock.0 + 1)),
+            None => above,
+        }
     }
 }

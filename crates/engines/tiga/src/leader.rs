@@ -9,7 +9,7 @@
 //! (`optimistic.rs`), and appended after the `Ready` of all.
 //! Each `Ready` names the current ballots of all participants, and counts only while they are current (rule T20).
 
-use crate::clock_agreement::{is_ready_awaited, least_accepted, wait_for_clocks};
+use crate::clock_agreement::{is_ready_awaited, past_everywhere};
 use crate::exchange::contribution;
 use crate::execute::{Execution, run_piece, run_whole};
 use crate::leading::{DeferredReads, Phase};
@@ -103,12 +103,12 @@ impl Replica {
 
     /// The timestamp at which a transaction is accepted that asks for `t`: above all that conflicts (rule T1).
     fn raised(&mut self, step: &Step<'_>, t: Time, work: &Work) -> Time {
-        let above = Time(self.conflicts.greatest(&work.locks).0 + 1).max(least_accepted(step));
-        if t >= above || step.options.bugs.has(TigaPlantedBug::AcceptLate) {
+        let least = self.least_accepted(step, work);
+        if t >= least || step.options.bugs.has(TigaPlantedBug::AcceptLate) {
             return t;
         }
         self.counters.raised += 1;
-        above
+        least
     }
 
     /// Puts an accepted transaction into the queue, and proposes it where others take part.
@@ -306,7 +306,7 @@ impl Replica {
         if !others(&transaction, self.shard).all(has_proposed) {
             return;
         }
-        let is_said = |own: &Readiness| own.t == stamp.t && own.ballots == ballots;
+        let is_said = |own: &Readiness| own.is_of(stamp.t, &ballots);
         if is_ready_awaited(step, &transaction, self.shard)
             && !waiting.own.as_ref().is_some_and(is_said)
             && !self.get_ready(step, stamp, &transaction, ballots.clone())
@@ -329,8 +329,7 @@ impl Replica {
     ) -> bool {
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
         let is_ready = |shard: &ShardId| {
-            let ready = waiting.readies.get(shard);
-            ready.is_some_and(|it| it.t == stamp.t && it.ballots == ballots)
+            waiting.readies.get(shard).is_some_and(|it| it.is_of(stamp.t, ballots))
         };
         let missing: Vec<ShardId> =
             others(transaction, self.shard).filter(|shard| !is_ready(shard)).collect();
@@ -344,8 +343,12 @@ impl Replica {
         if !step.is_accurate || missing.into_iter().any(is_awaited) {
             return false;
         }
-        let waited = wait_for_clocks(step, stamp.t);
-        waited.map_err(|until| self.queue.postpone(stamp.id, until)).is_ok()
+        let past = past_everywhere(step, stamp.t);
+        if step.clock < past {
+            self.queue.postpone(stamp.id, past);
+            return false;
+        }
+        true
     }
 
     /// Promises that nothing conflicting comes below, and says so. Says whether it could: what is certified may rest on what

@@ -38,6 +38,13 @@ pub struct Readiness {
     pub in_front: Vec<Digest>,
 }
 
+impl Readiness {
+    /// Whether it is for this timestamp, under these ballots.
+    pub(crate) fn is_of(&self, t: Time, ballots: &[Ballot]) -> bool {
+        self.t == t && self.ballots == ballots
+    }
+}
+
 /// What a leader has voted for before the participants have agreed (§3.8 of the paper).
 #[derive(Debug, Clone)]
 pub struct OptimisticVote {

@@ -7,7 +7,6 @@
 //! ```
 //! A replica that leads does what `leader.rs` says instead of voting.
 
-use crate::clock_agreement::least_accepted;
 use crate::leading::Leading;
 use crate::ledger::Ledger;
 use crate::locks::ConflictTable;
@@ -124,7 +123,7 @@ impl Replica {
         if !is_ours || is_known || is_far || !step.is_accurate {
             return;
         }
-        let is_late = t <= self.conflicts.greatest(&work.locks) || t < least_accepted(step);
+        let is_late = t < self.least_accepted(step, &work);
         if is_late && !step.options.bugs.has(TigaPlantedBug::AcceptLate) {
             // The leader's log says where it belongs.
             self.counters.late += 1;

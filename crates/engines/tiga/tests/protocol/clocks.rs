@@ -5,8 +5,8 @@ use super::cluster::{CLIENT, Cluster, HEADROOM, MS, submit, voters};
 use shoal_engine::PlantedBugs;
 use shoal_tiga::message::Message;
 use shoal_tiga::transaction::Transaction;
-use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
-use shoal_types::{NodeId, ShardId, Time};
+use shoal_tiga::{TigaOptions, TigaPlantedBug};
+use shoal_types::{NodeId, Time};
 use std::time::Duration;
 
 /// The leaders of the two shards.
@@ -18,14 +18,8 @@ fn options() -> TigaOptions {
     TigaOptions { epsilon: Some(EPSILON), ..TigaOptions::default() }
 }
 
-fn counters(cluster: &Cluster, node: NodeId) -> ReplicaCounters {
-    let replica = voters(0).contains(&node);
-    let shard = ShardId(u32::from(!replica));
-    cluster.node(node).replica(shard).expect("has it").counters()
-}
-
 fn released(cluster: &Cluster) -> [u64; 2] {
-    LEADERS.map(|leader| counters(cluster, leader).released)
+    LEADERS.map(|leader| cluster.counters(leader).released)
 }
 
 /// All that is not a `Ready`.
@@ -66,8 +60,8 @@ fn what_is_behind_its_clock_a_leader_raises() {
         cluster.repeat(CLIENT, voter, submit(late, &transaction));
     }
     cluster.deliver(|_, _, _| true);
-    assert_eq!(counters(&cluster, NodeId(0)).raised, 1);
-    assert_eq!(counters(&cluster, NodeId(1)).late, 1, "its leader's log says where it belongs");
+    assert_eq!(cluster.counters(NodeId(0)).raised, 1);
+    assert_eq!(cluster.counters(NodeId(1)).late, 1, "its leader's log says where it belongs");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use shoal_tiga::transaction::{
     Body, KeyAccess, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
 };
 use shoal_tiga::view::ShardView;
-use shoal_tiga::{Appointment, Now, TigaNode, TigaOptions};
+use shoal_tiga::{Appointment, Now, ReplicaCounters, TigaNode, TigaOptions};
 use shoal_types::procedure::{Access, FootprintRange, ProcedureTransaction, Procedures};
 use shoal_types::{
     Ballot, Epoch, NodeId, Result, Scan, ShardId, TableId, Time, Transaction as _, WorkerId,
@@ -336,6 +336,12 @@ impl Cluster {
             true => self.inaccurate.remove(&node),
             false => self.inaccurate.insert(node),
         };
+    }
+
+    /// What the replica of a voter counts.
+    pub fn counters(&self, voter: NodeId) -> ReplicaCounters {
+        let shard = ShardId(voter.0 / VOTERS);
+        self.node(voter).replica(shard).expect("has it").counters()
     }
 
     pub fn crash(&mut self, node: NodeId) {

@@ -7,7 +7,7 @@ use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::digest::Digest;
 use shoal_tiga::message::{LeaderVote, Message, Vote};
 use shoal_tiga::transaction::{Body, Transaction};
-use shoal_tiga::{ReplicaCounters, TigaOptions, TigaPlantedBug};
+use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
 use std::time::Duration;
@@ -22,10 +22,6 @@ fn assert_shows<T: PartialEq + Debug>(
     let options = TigaOptions { bugs: PlantedBugs::only(bug), ..TigaOptions::default() };
     let ends = (script(Cluster::new()), script(Cluster::with(options)));
     assert_eq!(ends, (without, with), "without and with {bug:?}");
-}
-
-fn counters(cluster: &Cluster, node: u32) -> ReplicaCounters {
-    cluster.node(NodeId(node)).replica(ShardId(0)).expect("has it").counters()
 }
 
 fn is_committed(cluster: &Cluster, id: shoal_engine::TransactionId) -> bool {
@@ -46,7 +42,7 @@ fn accept_late() {
         cluster.pass(Duration::from_millis(3));
         cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
         cluster.deliver(|_, _, _| true);
-        counters(&cluster, 0).raised
+        cluster.counters(NodeId(0)).raised
     };
     assert_shows(TigaPlantedBug::AcceptLate, script, 1, 0);
 }
@@ -64,7 +60,7 @@ fn without_ready(cluster: &mut Cluster) {
 fn release_before_ready() {
     let script = |mut cluster: Cluster| {
         without_ready(&mut cluster);
-        counters(&cluster, 0).released
+        cluster.counters(NodeId(0)).released
     };
     assert_shows(TigaPlantedBug::ReleaseBeforeReady, script, 0, 1);
 }
@@ -77,7 +73,7 @@ fn ready_without_promise() {
         let other = cluster.incrementing(&[1]);
         cluster.repeat(CLIENT, NodeId(0), submit(before, &other));
         cluster.deliver(|_, to, _| to == NodeId(0));
-        counters(&cluster, 0).raised
+        cluster.counters(NodeId(0)).raised
     };
     assert_shows(TigaPlantedBug::ReadyWithoutPromise, script, 1, 0);
 }
