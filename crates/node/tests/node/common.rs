@@ -4,6 +4,7 @@ use shoal_cluster::topology::Topology;
 use shoal_store::Store;
 use shoal_types::Scan;
 use shoal_types::wire::{Coded, decode, encode};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A table by its place in a list of names, a key, and its value.
@@ -25,4 +26,13 @@ pub fn rows(store: &Arc<Store>, topology: &Topology, tables: &[&str]) -> Vec<Row
 /// A message as it arrives, out of the bytes that it was sent as.
 pub fn carried<T: Coded>(message: &T) -> T {
     decode(&encode(message)).expect("what was encoded")
+}
+
+/// Those of a test's seeds that are run: the first quarter, two at least, or all where `EVERY_SEED` is set (`./check long`).
+pub fn seeds(all: Range<u64>) -> Range<u64> {
+    let some = ((all.end - all.start) / 4).max(2);
+    match std::env::var_os("EVERY_SEED") {
+        Some(_) => all,
+        None => all.start..(all.start + some).min(all.end),
+    }
 }

@@ -8,6 +8,7 @@
 
 mod two_phase_commit;
 
+use crate::common::seeds;
 use bytes::Bytes;
 use shoal_cluster::manager::Incarnation;
 use shoal_cluster::topology::{Partitioning, Topology};
@@ -668,7 +669,7 @@ fn begin<E: Forge>(seed: u64, lies: bool) -> (Cluster<E>, Rc<Cell<u32>>) {
 }
 
 fn unauthorized_messages_change_nothing<E: Forge>() {
-    for seed in 0..12 {
+    for seed in seeds(0..12) {
         let (mut cluster, running) = begin::<E>(seed, false);
         let ended = cluster.run(400_000, |_| running.get() == 0);
         assert!(ended, "seed {seed}: {} tasks hang at {}", running.get(), cluster.now);
@@ -693,7 +694,7 @@ fn unauthorized_messages_change_nothing<E: Forge>() {
 }
 
 fn liars_stop_nobody<E: Forge>() {
-    for seed in 0..40 {
+    for seed in seeds(0..40) {
         let result = std::panic::catch_unwind(|| {
             let (mut cluster, running) = begin::<E>(seed, true);
             // Whether it ends is up to the liars.

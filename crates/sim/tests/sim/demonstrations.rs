@@ -91,6 +91,7 @@ fn sparse_stamps_are_smaller_than_full_ones() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn a_failure_stops_only_the_shard_that_fails() {
     let results = Demonstration::Failure.show(&DemonstrationOptions::new(1, Size::Small)).unwrap();
     println!("{results}");

@@ -3,6 +3,7 @@
 
 use super::cluster::{Cluster, Coming, Fate, MS};
 use super::lost_shard::Outcomes;
+use crate::common::seeds;
 use shoal_cluster::manager::{
     self, Ask, ChangeRefusal, ClusterChange, EpochEnd, LossStage, Outage, StateMachine,
 };
@@ -106,7 +107,7 @@ fn go_on_with_one(seed: u64, faults: manager::ManagerPlantedBugs) {
 
 #[test]
 fn a_shard_goes_on_with_what_survives() {
-    (0..8).for_each(|seed| go_on_with_one(seed, manager::ManagerPlantedBugs::default()));
+    seeds(0..8).for_each(|seed| go_on_with_one(seed, manager::ManagerPlantedBugs::default()));
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn void_voters_that_count_are_seen() {
 /// A voter and a learner survive, and both vote: when the leader fails, the other needs it back.
 #[test]
 fn a_learner_that_survives_votes() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let mut cluster = cluster(seed, 1, true);
         cluster.lose_memory(S);
         assert_eq!(cluster.accept_loss(S, 3), Ok(()));
@@ -184,14 +185,14 @@ fn what_live_nodes_know_of_a_lost_shard_stands() {
 #[should_panic(expected = "M9")]
 fn forced_ends_below_what_live_nodes_know_are_seen() {
     let faults = manager::ManagerPlantedBugs { force_below_known: true, ..Default::default() };
-    (0..12).for_each(|seed| _ = lose_while_busy(seed, faults));
+    seeds(0..12).for_each(|seed| _ = lose_while_busy(seed, faults));
 }
 
 /// A node is away while others are asked what they know of S, and knows more than they: when it is back it drops its
 /// memory, and follows like any that begins anew.
 #[test]
 fn a_node_that_returns_knowing_more_begins_anew() {
-    for seed in 0..4 {
+    for seed in seeds(0..4) {
         let mut cluster = Cluster::new(Topology::symmetric(2, 3, 3, 0, 1), seed);
         cluster.run(Time::ZERO + 300 * MS);
         cluster.end_clients();
@@ -232,7 +233,7 @@ fn a_node_that_returns_knowing_more_begins_anew() {
 /// which replicas vote: nothing that they have accepted counts.
 #[test]
 fn former_voters_that_return_as_a_majority_are_set_aside() {
-    for seed in 0..4 {
+    for seed in seeds(0..4) {
         let mut cluster = cluster(seed, 0, true);
         let (leader, voters, manager) =
             (cluster.leader(S), cluster.voters(S), cluster.manager_id());
@@ -312,7 +313,7 @@ fn hear_late(seed: u64, faults: PlantedBugs<MakoPlantedBug>) {
 
 #[test]
 fn what_comes_late_of_a_lost_shard_changes_nothing() {
-    (0..8).for_each(|seed| hear_late(seed, PlantedBugs::NONE));
+    seeds(0..8).for_each(|seed| hear_late(seed, PlantedBugs::NONE));
 }
 
 #[test]

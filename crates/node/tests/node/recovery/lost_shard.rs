@@ -2,6 +2,7 @@
 //! deadline, and others go on (rules M11 and M12).
 
 use super::cluster::{Cluster, Coming, MS};
+use crate::common::seeds;
 use shoal_cluster::manager;
 use shoal_cluster::topology::{Home, Topology};
 use shoal_engine::{Engine, PlantedBug, PlantedBugs};
@@ -149,7 +150,7 @@ fn go_on_without(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> Result<(), S
 
 #[test]
 fn what_needs_a_lost_shard_ends_and_keeps_nothing() {
-    for seed in 0..4 {
+    for seed in seeds(0..4) {
         go_on_without(seed, PlantedBugs::NONE).expect("it ends");
     }
 }
@@ -226,7 +227,7 @@ fn certify_alone(seed: u64, faults: PlantedBugs<MakoPlantedBug>) -> usize {
 
 #[test]
 fn a_leader_that_makes_nothing_durable_certifies_nothing() {
-    for seed in 0..4 {
+    for seed in seeds(0..4) {
         let certified = certify_alone(seed, PlantedBugs::NONE);
         assert!((1..10).contains(&certified), "{certified} were certified in 3 s");
     }
@@ -276,7 +277,7 @@ impl Cluster {
 /// comes back, and all that could not be decided is decided, on all replicas alike.
 #[test]
 fn others_fail_over_again_and_again_while_a_shard_is_lost() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let workers = 1 + seed as u32 % 2;
         let mut cluster = Cluster::new(Topology::symmetric(2, 2, 3, 0, workers), seed);
         cluster.run(Time::ZERO + 300 * MS);

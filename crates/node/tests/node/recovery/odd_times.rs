@@ -4,6 +4,7 @@
 use super::cluster::{Cluster, Coming, Fate, Filter, MS, Place};
 use super::lost_shard::Outcomes;
 use super::scenarios::nine;
+use crate::common::seeds;
 use shoal_cluster::topology::{Home, Topology};
 use shoal_engine::Engine;
 use shoal_mako::message::MakoRequest;
@@ -42,7 +43,7 @@ fn leads(cluster: &Cluster, node: NodeId, worker: WorkerId) -> bool {
 /// ballot, whose acknowledgements come late: it would report to clients what is lost.
 #[test]
 fn one_worker_follows_before_another_has_heard() {
-    (44..62).for_each(half_depose);
+    seeds(44..62).for_each(half_depose);
 }
 
 fn half_depose(seed: u64) {

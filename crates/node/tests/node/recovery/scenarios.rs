@@ -1,6 +1,7 @@
 //! Named bad times, and random ones.
 
 use super::cluster::{Cluster, MS, Tested};
+use crate::common::seeds;
 use shoal_cluster::topology::Topology;
 use shoal_mako::MakoObservation;
 use shoal_types::{NodeId, ShardId, Time};
@@ -27,7 +28,7 @@ fn a_cluster_with_a_manager_runs() {
 
 #[test]
 fn a_crashed_leader_is_replaced_and_returns() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let mut cluster = cluster(seed);
         let leader = cluster.topology.leader(ShardId(0));
         cluster.crash(leader);
@@ -184,10 +185,13 @@ fn a_bad_time(seed: u64) {
 
 #[test]
 fn bad_times_lose_nothing() {
-    let seeds = std::env::var("RECOVERY_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
-    let first = std::env::var("RECOVERY_FIRST").ok().and_then(|first| first.parse().ok());
-    let first = first.unwrap_or(0);
-    for seed in first..first + seeds.unwrap_or(8) {
+    let number = |name| std::env::var(name).ok().and_then(|number| number.parse().ok());
+    let first: u64 = number("RECOVERY_FIRST").unwrap_or(0);
+    let chosen = match number("RECOVERY_SEEDS") {
+        Some(count) => first..first + count,
+        None => seeds(first..first + 8),
+    };
+    for seed in chosen {
         let outcome = std::panic::catch_unwind(|| a_bad_time(seed));
         assert!(outcome.is_ok(), "seed {seed}");
     }

@@ -1,6 +1,7 @@
 //! The same of `two_phase_commit`: leaders die at each step of a transaction, with all that hangs on it.
 
 use super::cluster::{Cluster, Fate, MS, quick};
+use crate::common::seeds;
 use shoal_cluster::topology::Topology;
 use shoal_node::WorkerMessage;
 use shoal_two_phase_commit::message::{TwoPhaseCommitReply, TwoPhaseCommitRequest};
@@ -66,7 +67,7 @@ fn a_cluster_with_a_manager_runs() {
 
 #[test]
 fn a_crashed_leader_is_replaced_and_returns() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let mut cluster = cluster(seed);
         let leader = cluster.topology.leader(ShardId(0));
         cluster.crash(leader);
@@ -77,7 +78,7 @@ fn a_crashed_leader_is_replaced_and_returns() {
 /// All is prepared, and the decision is not in the stream: nothing of it happens.
 #[test]
 fn a_coordinator_dies_before_its_decision() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         dies_when(
             seed,
             |seen| matches!(seen, TwoPhaseCommitObservation::Certified { writes, .. } if writes.len() > 1),
@@ -88,7 +89,7 @@ fn a_coordinator_dies_before_its_decision() {
 /// The decision is durable, and no participant has learned of it: all of it happens.
 #[test]
 fn a_coordinator_dies_with_its_decision() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         dies_when(
             seed,
             |seen| matches!(seen, TwoPhaseCommitObservation::Acknowledged { shards, .. } if *shards > 1),
@@ -99,7 +100,7 @@ fn a_coordinator_dies_with_its_decision() {
 /// A worker of a leader that takes over finds something in doubt, and dies as well.
 #[test]
 fn a_leader_dies_that_takes_over() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let mut cluster = cluster(seed);
         let leader = cluster.leader(ShardId(1));
         cluster.crash(leader);
@@ -166,14 +167,14 @@ fn is_commit(message: &TwoPhaseCommitMessage) -> bool {
 /// A participant has prepared, durably, and dies; and so does its coordinator, or not.
 #[test]
 fn a_prepared_participant_dies() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         both_die(seed, is_validated, [true, false]);
     }
 }
 
 #[test]
 fn a_prepared_participant_and_its_coordinator_die() {
-    for seed in 1..8 {
+    for seed in seeds(1..8) {
         both_die(seed, is_validated, [true, true]);
     }
 }
@@ -181,21 +182,21 @@ fn a_prepared_participant_and_its_coordinator_die() {
 /// It is decided, the client is answered, and the participant has not learned.
 #[test]
 fn a_participant_dies_before_it_hears_the_decision() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         both_die(seed, is_commit, [false, true]);
     }
 }
 
 #[test]
 fn a_coordinator_and_a_participant_die_with_the_decision() {
-    for seed in 1..8 {
+    for seed in seeds(1..8) {
         both_die(seed, is_commit, [true, true]);
     }
 }
 
 #[test]
 fn bad_times_are_survived() {
-    for seed in 0..8 {
+    for seed in seeds(0..8) {
         let mut cluster = cluster(seed);
         for round in 0..6_u64 {
             let nodes = cluster.topology.nodes().len() as u64;
@@ -224,7 +225,7 @@ fn bad_times_are_survived() {
 /// Streams keep next to nothing, and copies come in many parts.
 #[test]
 fn streams_are_cut_and_a_replica_without_memory_gets_a_copy() {
-    for seed in 0..6 {
+    for seed in seeds(0..6) {
         let mut options = TwoPhaseCommitOptions::default();
         options.limits.retry_after = 20 * MS;
         options.limits.sessions_max = 1 << 10;
