@@ -66,7 +66,7 @@ macro_rules! scope {
             options: &$node.options,
             placement: &$node.placement,
             view: &$node.view,
-            has_passed_barrier: $node.barrier.is_passed($node.view.live()),
+            has_passed_barrier: $node.barrier.is_passed(),
             copying: $node.copies.copying(),
             rebuilt: $node.copies.rebuilt(),
             rows: &mut $node.rows,
@@ -122,7 +122,7 @@ impl ZeusNode {
         let earlier = std::mem::replace(&mut self.view, view);
         let (node, view) = (self.node, &self.view);
         let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
-        (self.barrier, self.went_past_barrier) = (Barrier::default(), false);
+        (self.barrier, self.went_past_barrier) = (Barrier::new(view.live()), false);
         let since = match self.options.bugs.has(ZeusPlantedBug::AddedWithoutCopy) {
             true => view.epoch,
             false => earlier.epoch,
@@ -399,7 +399,7 @@ impl ZeusNode {
             let left = self.pipelines.validate(scope!(self), &mut self.validated);
             self.followed.validate_replays(scope!(self), &mut self.ownership);
             if self.followed.replays() == 0 {
-                self.barrier.tell(scope!(self));
+                self.barrier.notify(scope!(self));
             }
             self.ownership.settle(scope!(self), &self.pipelines, &left);
             if self.has_passed_barrier() && !std::mem::replace(&mut self.went_past_barrier, true) {
@@ -558,7 +558,7 @@ impl ZeusNode {
             self.ownership.wakes_at(),
             self.pipelines.wakes_at(),
             self.followed.wakes_at(),
-            self.barrier.wakes_at(self.view.live()).filter(|_| self.followed.replays() == 0),
+            self.barrier.wakes_at().filter(|_| self.followed.replays() == 0),
             self.copies.wakes_at(),
         ];
         parts.into_iter().flatten().min()
@@ -567,7 +567,7 @@ impl ZeusNode {
     /// Whether all live nodes have replayed what they had applied of dead coordinators.
     #[must_use]
     pub fn has_passed_barrier(&self) -> bool {
-        self.barrier.is_passed(self.view.live())
+        self.barrier.is_passed()
     }
 
     /// The node itself.

@@ -87,11 +87,12 @@ impl EngineRules for ZeusRules {
         let new_rows: Vec<&ShownRow> = rows.iter().filter(is_new).collect();
         let is_whole = rules.update(node, observation);
         let alike = rules.copies_of(granule, *epoch);
+        let own = *alike.iter().find(|held| held.node == node).expect("it was observed now");
         moment.blame("Z1", one_owner(granule, &alike))?;
-        moment.blame("Z4", rules.moved_settled(granule, node, &alike))?;
-        moment.blame("Z3", same_records(granule, node, &alike))?;
+        moment.blame("Z4", rules.moved_settled(granule, own, &alike))?;
+        moment.blame("Z3", same_records(granule, own, &alike))?;
         let changed = (!is_whole).then_some(rows.as_slice());
-        moment.blame("Z6", applied_everywhere(node, &alike, changed))?;
+        moment.blame("Z6", applied_everywhere(own, &alike, changed))?;
         for ShownRow { key: (table, key), row } in new_rows {
             let Some(row) = row.as_ref().filter(|row| row.is_valid) else { continue };
             let (stamp, value) = (stamp_of(row), row.value.as_deref());
@@ -129,11 +130,11 @@ impl Copy {
 impl ZeusRules {
     /// What the nodes of an epoch have of a granule. A node shows all that it keeps when it comes to an epoch: what it
     /// showed before is no longer what it has.
-    fn copies_of(&self, granule: &GranuleId, epoch: Epoch) -> BTreeMap<NodeId, &Copy> {
+    fn copies_of(&self, granule: &GranuleId, epoch: Epoch) -> Vec<HeldBy<'_>> {
         let copies = self.granules.get(granule).into_iter().flatten();
         let of_epoch = copies
             .filter(|(node, copy)| copy.epoch == epoch && self.epochs.get(node) == Some(&epoch));
-        of_epoch.map(|(node, copy)| (*node, copy)).collect()
+        of_epoch.map(|(node, copy)| HeldBy { node: *node, copy }).collect()
     }
 
     fn forget_pending(&mut self, node: NodeId) {
@@ -199,8 +200,8 @@ impl ZeusRules {
     /// What is reported as lost, no node of the epoch has.
     fn is_nowhere(&self, granule: &GranuleId, epoch: Epoch) -> RuleVerdict {
         let copies = self.copies_of(granule, epoch);
-        match copies.iter().find(|(_, copy)| copy.level >= Level::Reader) {
-            Some((node, _)) => Err(format!("{granule} is reported as lost, and {node} has it")),
+        match copies.iter().find(|held| held.copy.level >= Level::Reader) {
+            Some(held) => Err(format!("{granule} is reported as lost, and {} has it", held.node)),
             None => Ok(()),
         }
     }
@@ -231,15 +232,16 @@ impl ZeusRules {
     fn moved_settled(
         &self,
         granule: &GranuleId,
-        node: NodeId,
-        copies: &BTreeMap<NodeId, &Copy>,
+        own: HeldBy<'_>,
+        copies: &[HeldBy<'_>],
     ) -> RuleVerdict {
-        if copies[&node].level != Level::Owner {
+        let node = own.node;
+        if own.copy.level != Level::Owner {
             return Ok(());
         }
         let touching = self.touching.get(granule).into_iter().flat_map(BTreeMap::keys);
         let mut others = touching.map(|(other, _)| other).filter(|other| **other != node);
-        match others.find(|other| copies.contains_key(*other)) {
+        match others.find(|other| copies.iter().any(|held| held.node == **other)) {
             Some(other) => {
                 Err(format!("{granule} has moved to {node} while slots of {other} were pending"))
             }
@@ -309,26 +311,26 @@ fn stamp_of(row: &Row) -> Stamp {
     Stamp::local(pipeline.coordinator.since, clock)
 }
 
-fn one_owner(granule: &GranuleId, copies: &BTreeMap<NodeId, &Copy>) -> RuleVerdict {
-    let owners = copies.iter().filter(|(_, copy)| copy.level == Level::Owner);
-    let owners: Vec<NodeId> = owners.map(|(node, _)| *node).collect();
-    match owners.len() > 1 {
-        true => Err(format!("{granule} has the owners {owners:?}")),
-        false => Ok(()),
+fn one_owner(granule: &GranuleId, copies: &[HeldBy<'_>]) -> RuleVerdict {
+    let owners = copies.iter().filter(|held| held.copy.level == Level::Owner);
+    if owners.clone().nth(1).is_none() {
+        return Ok(());
     }
+    let owners: Vec<NodeId> = owners.map(|held| held.node).collect();
+    Err(format!("{granule} has the owners {owners:?}"))
 }
 
-fn same_records(
-    granule: &GranuleId,
-    node: NodeId,
-    copies: &BTreeMap<NodeId, &Copy>,
-) -> RuleVerdict {
-    let own = copies[&node];
-    let mut others = copies.iter().filter(|(_, copy)| copy.is_arbiter && own.is_arbiter);
-    let differs = |copy: &Copy| copy.record.o_ts == own.record.o_ts && copy.record != own.record;
-    match others.find(|(_, copy)| differs(copy)) {
-        Some((other, copy)) => {
-            let (mine, others) = (&own.record, &copy.record);
+fn same_records(granule: &GranuleId, own: HeldBy<'_>, copies: &[HeldBy<'_>]) -> RuleVerdict {
+    if !own.copy.is_arbiter {
+        return Ok(());
+    }
+    let mine = &own.copy.record;
+    let mut others = copies.iter().filter(|held| held.node != own.node && held.copy.is_arbiter);
+    let differs =
+        |held: &&HeldBy<'_>| held.copy.record.o_ts == mine.o_ts && held.copy.record != *mine;
+    match others.find(differs) {
+        Some(HeldBy { node: other, copy }) => {
+            let (node, others) = (own.node, &copy.record);
             Err(format!("of {granule} {node} knows {mine}, {other} {others}"))
         }
         None => Ok(()),
@@ -338,18 +340,16 @@ fn same_records(
 /// What a replica shows as validated, all that serve have applied, or something newer. Compares the rows of the node that has
 /// changed with those of the others: those that have `changed`, or all.
 fn applied_everywhere(
-    node: NodeId,
-    copies: &BTreeMap<NodeId, &Copy>,
+    own: HeldBy<'_>,
+    copies: &[HeldBy<'_>],
     changed: Option<&[ShownRow]>,
 ) -> RuleVerdict {
-    let serving = |copy: &Copy| copy.level >= Level::Reader;
-    let own = copies[&node];
-    if !serving(own) {
+    let serving = |held: &HeldBy<'_>| held.copy.level >= Level::Reader;
+    if !serving(&own) {
         return Ok(());
     }
-    for (other, copy) in copies.iter().filter(|(other, copy)| **other != node && serving(copy)) {
-        let (own, other) = (HeldBy { node, copy: own }, HeldBy { node: *other, copy });
-        for (shows, other) in [(own, other), (other, own)] {
+    for other in copies.iter().filter(|other| other.node != own.node && serving(other)) {
+        for (shows, other) in [(own, *other), (*other, own)] {
             match changed {
                 Some(rows) => {
                     let mut keys = rows.iter().map(|row| &row.key);
@@ -363,7 +363,7 @@ fn applied_everywhere(
 }
 
 /// A node and what it has of a granule.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct HeldBy<'a> {
     node: NodeId,
     copy: &'a Copy,

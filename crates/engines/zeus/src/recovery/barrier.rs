@@ -10,46 +10,52 @@ use std::collections::BTreeSet;
 /// What a node knows of the barrier of its epoch.
 #[derive(Debug, Default)]
 pub(crate) struct Barrier {
-    /// The nodes that have replayed; this one among them, once it has.
-    replayed: BTreeSet<NodeId>,
-    /// The nodes that know it of this one.
-    heard_by: BTreeSet<NodeId>,
+    /// The live nodes that have not replayed, as far as is known.
+    replaying: BTreeSet<NodeId>,
+    /// The live nodes that may not know it of this one.
+    unaware: BTreeSet<NodeId>,
+    /// There is an epoch to have a barrier.
+    has_epoch: bool,
     repeat_at: Time,
 }
 
 impl Barrier {
+    /// The barrier of an epoch in which these nodes are live.
+    pub(crate) fn new(live: impl Iterator<Item = NodeId>) -> Barrier {
+        let live: BTreeSet<NodeId> = live.collect();
+        let (unaware, has_epoch) = (live.clone(), !live.is_empty());
+        Barrier { replaying: live, unaware, has_epoch, repeat_at: Time::default() }
+    }
+
     /// Whether all live nodes have replayed.
-    pub(crate) fn is_passed(&self, scope_live: impl Iterator<Item = NodeId>) -> bool {
-        let mut live = scope_live.peekable();
-        live.peek().is_some() && live.all(|node| self.replayed.contains(&node))
+    pub(crate) fn is_passed(&self) -> bool {
+        self.has_epoch && self.replaying.is_empty()
     }
 
     /// This node has nothing left to replay: it notifies all, until each has answered.
-    pub(crate) fn tell(&mut self, scope: &mut Scope<'_>) {
-        self.replayed.insert(scope.node);
-        self.heard_by.insert(scope.node);
-        let missing: Vec<NodeId> =
-            scope.view.live().filter(|node| !self.heard_by.contains(node)).collect();
-        if missing.is_empty() || self.repeat_at > scope.now {
+    pub(crate) fn notify(&mut self, scope: &mut Scope<'_>) {
+        self.replaying.remove(&scope.node);
+        self.unaware.remove(&scope.node);
+        if self.unaware.is_empty() || self.repeat_at > scope.now {
             return;
         }
         self.repeat_at = scope.now + scope.options.repeat_after;
-        scope.send_to_all(missing, &MessageBody::Replayed);
+        scope.send_to_all(self.unaware.iter().copied(), &MessageBody::Replayed);
     }
 
     /// Another node has replayed.
     pub(crate) fn on_replayed(&mut self, scope: &mut Scope<'_>, from: NodeId) {
-        self.replayed.insert(from);
+        self.replaying.remove(&from);
         scope.send(from, MessageBody::ReplayedHeard);
     }
 
     /// Another node knows that this one has replayed.
     pub(crate) fn on_heard(&mut self, from: NodeId) {
-        self.heard_by.insert(from);
+        self.unaware.remove(&from);
     }
 
     /// When something has to be sent again.
-    pub(crate) fn wakes_at(&self, mut live: impl Iterator<Item = NodeId>) -> Option<Time> {
-        live.any(|node| !self.heard_by.contains(&node)).then_some(self.repeat_at)
+    pub(crate) fn wakes_at(&self) -> Option<Time> {
+        (!self.unaware.is_empty()).then_some(self.repeat_at)
     }
 }
