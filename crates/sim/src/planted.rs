@@ -272,6 +272,10 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("create-what-was-lost", ZEUS_TESTS),
     // Scripts of nodes and logs without a network.
     ("accept-late", TIGA_PLANTED),
+    ("ignore-read-timestamps", TIGA_PLANTED),
+    ("keep-by-timestamp", TIGA_PLANTED),
+    ("ready-of-old-ballot", TIGA_PLANTED),
+    ("touch-undeclared", TIGA_PLANTED),
     ("release-before-ready", TIGA_PLANTED),
     ("ready-without-promise", TIGA_PLANTED),
     ("count-mismatch", TIGA_PLANTED),

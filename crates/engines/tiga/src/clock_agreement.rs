@@ -41,7 +41,8 @@ impl Replica {
     /// The least timestamp at which this replica accepts a transaction now: above all that conflicts (rule T1) and, in this mode,
     /// ahead of its clock.
     pub(crate) fn least_accepted(&self, step: &Step<'_>, work: &Work) -> Time {
-        let above = Time(self.conflicts.greatest(&work.locks).0 + 1);
+        let counts_reads = !step.options.bugs.has(TigaPlantedBug::IgnoreReadTimestamps);
+        let above = Time(self.conflicts.greatest(&work.locks, counts_reads).0 + 1);
         match step.options.epsilon {
             Some(_) => above.max(Time(step.clock.0 + 1)),
             None => above,

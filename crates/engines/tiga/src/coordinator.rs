@@ -16,7 +16,7 @@ use crate::transaction::Transaction;
 use crate::view::{Quorums, ShardView};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
-use shoal_types::{Backoff, Ballot, NodeId, Result, ShardId, Time};
+use shoal_types::{Backoff, Ballot, NodeId, Result, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,8 +55,7 @@ struct PartVotes {
 }
 
 impl PartVotes {
-    /// Whether a majority has what the leader has voted for in its log: followers have accepted it from there. Members of a
-    /// shard change with its ballot, so those of `view` are the ones that count if the ballot is.
+    /// Whether a majority has what the leader has voted for in its log: followers have accepted it from there.
     fn is_synced(&self, view: &ShardView, own: &Vote) -> bool {
         let same = |(node, at): &(&NodeId, &(Ballot, Time))| {
             view.voters.contains(node) && **at == (own.ballot, own.t)
@@ -75,6 +74,15 @@ struct Open {
     parts: Vec<PartVotes>,
     repetition: Backoff,
     give_up_at: Time,
+    /// It has committed, and its outcome was reported. It is over once all participants have it decided: until then it may
+    /// stand in no log, and a recovery keeps only what is not over.
+    is_committed: bool,
+}
+
+impl Open {
+    fn is_decided_everywhere(&self) -> bool {
+        self.parts.iter().all(|part| part.stable.is_some())
+    }
 }
 
 /// The coordinator of a node.
@@ -109,7 +117,9 @@ impl Coordinator {
         submit(step, t, &transaction, true);
         let give_up_at = step.now + patience;
         self.timers.insert(((step.now + repetition.advance()).min(give_up_at), id));
-        self.open.insert(id, Open { transaction, t, parts, repetition, give_up_at });
+        let is_committed = false;
+        let open = Open { transaction, t, parts, repetition, give_up_at, is_committed };
+        self.open.insert(id, open);
     }
 
     /// Whether a majority of each participant is so near that votes would save nothing (§6 of the paper). Votes show how far
@@ -206,6 +216,12 @@ impl Coordinator {
     /// Ends the transaction if its votes decide it.
     fn decide(&mut self, step: &mut Step<'_>, id: TransactionId) {
         let open = &self.open[&id];
+        if open.is_committed {
+            if open.is_decided_everywhere() {
+                self.open.remove(&id);
+            }
+            return;
+        }
         let bugs = step.options.bugs;
         let mut decided: Vec<(Time, &[Ballot], bool)> = Vec::with_capacity(open.parts.len());
         for (part, votes) in open.transaction.parts.iter().zip(&open.parts) {
@@ -221,7 +237,8 @@ impl Coordinator {
                     (vote.t, vote.digest, vote.ballot) == (own.t, own.digest, own.ballot);
                 view.voters.contains(node) && (is_equal || bugs.has(TigaPlantedBug::CountMismatch))
             });
-            let is_fast = equal.count() + 1 >= quorum;
+            // Members of a shard change with its ballot: those of the view count if the ballot is that of the votes.
+            let is_fast = view.ballot == own.ballot && equal.count() + 1 >= quorum;
             match &votes.stable {
                 Some((t, ballots)) => decided.push((*t, ballots, true)),
                 None if is_fast => decided.push((own.t, &leader.ballots, false)),
@@ -244,7 +261,12 @@ impl Coordinator {
         let committed = Some((t, path));
         let shards = self.open[&id].transaction.parts.iter().map(|part| part.shard).collect();
         step.observe(|| TigaObservation::Committed { id, t, path, shards });
-        self.end(Ended { id, outcome: Outcome::Committed(results), committed });
+        let open = self.open.get_mut(&id).expect("it was open");
+        open.is_committed = true;
+        if open.is_decided_everywhere() {
+            self.open.remove(&id);
+        }
+        self.ended.push(Ended { id, outcome: Outcome::Committed(results), committed });
     }
 
     fn count(&mut self, step: &Step<'_>, id: TransactionId, is_fast: bool) {
@@ -294,8 +316,11 @@ impl Coordinator {
         }
         let Some(open) = self.open.get_mut(&id) else { return };
         if open.transaction.place(shard).is_some() {
-            self.counters.gone += 1;
             step.observe(|| TigaObservation::Refused { id });
+            if open.is_committed {
+                return; // No replica of ours says so.
+            }
+            self.counters.gone += 1;
             self.end(Ended { id, outcome: Outcome::Gone(shard), committed: None });
         }
     }
@@ -315,7 +340,7 @@ impl Coordinator {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= step.now) {
             self.timers.remove(&(at, id));
             let Some(open) = self.open.get_mut(&id) else { continue };
-            if open.give_up_at <= step.now {
+            if open.give_up_at <= step.now && !open.is_committed {
                 let undecided = open.parts.iter().position(|part| part.stable.is_none());
                 let shard = open.transaction.parts[undecided.unwrap_or(0)].shard;
                 self.counters.unknown += 1;
@@ -325,7 +350,8 @@ impl Coordinator {
             self.counters.repeated += 1;
             submit(step, open.t, &open.transaction, false);
             let repeat_at = step.now + open.repetition.advance();
-            self.timers.insert((repeat_at.min(open.give_up_at), id));
+            let at = if open.is_committed { repeat_at } else { repeat_at.min(open.give_up_at) };
+            self.timers.insert((at, id));
         }
     }
 
@@ -335,10 +361,18 @@ impl Coordinator {
         self.timers.first().map(|(at, _)| *at)
     }
 
-    /// How many transactions are not decided.
+    /// How many transactions are not over.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// The number of the oldest transaction of a worker of this node that is not over.
+    #[must_use]
+    pub fn oldest(&self, node: NodeId, worker: WorkerId) -> Option<u64> {
+        let first = TransactionId { node, worker, sequence: 0 };
+        let (id, _) = self.open.range(first..).next()?;
+        ((id.node, id.worker) == (node, worker)).then_some(id.sequence)
     }
 }
 

@@ -42,30 +42,33 @@ impl Execution {
     }
 }
 
-/// Runs the piece of a shard.
+/// Runs the piece of a shard. Unless it `is_checked`, rule T13 is disarmed.
 #[must_use]
 pub fn run_piece(
     work: &Work,
     call: &ProcedureCall,
     rows: &Rows,
     library: &Library<'_>,
+    is_checked: bool,
 ) -> Execution {
     let source = Source::Rows { rows, part: work.part() };
     let is_split = work.transaction.is_multi();
-    let (outcome, writes) = run(work, call, source, is_split, library);
+    let (outcome, writes) = run(work, call, source, is_split, library, is_checked);
     Execution { outcome, writes, exchanged: Vec::new() }
 }
 
-/// Runs a whole procedure, on what it reads on all participants. It writes what is this shard's.
+/// Runs a whole procedure, on what it reads on all participants. It writes what is this shard's. Unless it `is_checked`, rule
+/// T13 is disarmed.
 #[must_use]
 pub fn run_whole(
     work: &Work,
     call: &ProcedureCall,
     exchanged: Vec<PartReads>,
     library: &Library<'_>,
+    is_checked: bool,
 ) -> Execution {
     let source = Source::Exchanged { parts: &work.transaction.parts, reads: &exchanged };
-    let (outcome, writes) = run(work, call, source, false, library);
+    let (outcome, writes) = run(work, call, source, false, library, is_checked);
     Execution { outcome, writes, exchanged }
 }
 
@@ -77,17 +80,18 @@ fn run(
     source: Source<'_>,
     is_split: bool,
     library: &Library<'_>,
+    is_checked: bool,
 ) -> (Result<Bytes>, Vec<Write>) {
     let ProcedureCall { procedure, arguments, request } = call;
-    let piece =
-        Piece { source, tables: library.tables, writes: RefCell::default(), kept: Bump::new() };
+    let (tables, writes, kept) = (library.tables, RefCell::default(), Bump::new());
+    let piece = Piece { source, tables, writes, kept, is_checked };
     let procedure = library.procedures.get(procedure);
     let result = procedure.and_then(|procedure| procedure.run_at_once(&piece, arguments));
     let Ok(result) = result else { return (result, Vec::new()) };
     let part = work.part();
     let written = piece.writes.into_inner().into_iter();
     let mut writes: Vec<Write> = written
-        .filter(|((table, key), _)| part.allows_write(library.tables, *table, key))
+        .filter(|((table, key), _)| !is_checked || part.allows_write(library.tables, *table, key))
         .map(|((table, key), value)| Write { table, key, value })
         .collect();
     if let Some(RequestRow { table, key, number, mark, .. }) =
@@ -190,6 +194,8 @@ struct Piece<'r> {
     writes: RefCell<BTreeMap<(TableId, Bytes), Option<Bytes>>>,
     /// Own writes that were read; they live as long as the piece.
     kept: Bump,
+    /// Whether it refuses to write what is not declared.
+    is_checked: bool,
 }
 
 /// The error of a transaction that has touched what it did not declare (rule T13).
@@ -209,7 +215,7 @@ impl Piece<'_> {
     fn write(&self, table: TableId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_key(table, key)?;
         check_value(table, key, value.unwrap_or_default())?;
-        if !self.source.allows_write(self.tables, table, key) {
+        if self.is_checked && !self.source.allows_write(self.tables, table, key) {
             return Err(undeclared(table, key));
         }
         let key = Bytes::copy_from_slice(key);

@@ -55,6 +55,13 @@ impl Replica {
         matches!(leading.phase, Phase::Serving).then_some(leading.ballot)
     }
 
+    /// Whether the final record of this leadership is decided: the next recovery counts the votes that are given under it.
+    #[must_use]
+    pub fn has_recovered(&self) -> bool {
+        let base = &self.ledger.base;
+        base.is_final && self.serves() == Some(base.ballot)
+    }
+
     /// A transaction comes to the leader.
     pub(crate) fn submit_to_leader(
         &mut self,
@@ -328,8 +335,11 @@ impl Replica {
         ballots: &[Ballot],
     ) -> bool {
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
+        let of_any = step.options.bugs.has(TigaPlantedBug::ReadyOfOldBallot);
         let is_ready = |shard: &ShardId| {
-            waiting.readies.get(shard).is_some_and(|it| it.is_of(stamp.t, ballots))
+            let counts =
+                |ready: &Readiness| ready.is_of(stamp.t, ballots) || (of_any && ready.t == stamp.t);
+            waiting.readies.get(shard).is_some_and(counts)
         };
         let missing: Vec<ShardId> =
             others(transaction, self.shard).filter(|shard| !is_ready(shard)).collect();
@@ -465,10 +475,11 @@ impl Replica {
 
     fn run_body(&self, step: &Step<'_>, waiting: &Waiting) -> Execution {
         let (work, library) = (&waiting.work, step.library);
+        let is_checked = !step.options.bugs.has(TigaPlantedBug::TouchUndeclared);
         match &work.transaction.body {
-            Body::Pieces { call } => run_piece(work, call, &self.ledger.rows, library),
+            Body::Pieces { call } => run_piece(work, call, &self.ledger.rows, library, is_checked),
             Body::Whole { call } => match self.contributions(waiting) {
-                Ok(exchanged) => run_whole(work, call, exchanged, library),
+                Ok(exchanged) => run_whole(work, call, exchanged, library, is_checked),
                 Err(error) => Execution::without_writes(Err(error)),
             },
             Body::Certify => {
@@ -558,8 +569,8 @@ impl Replica {
         if let Some(leading) = &mut self.leading {
             std::mem::take(&mut leading.unstable).into_iter().for_each(|id| self.queue.look_at(id));
             let reads = std::mem::take(&mut leading.reads);
-            for DeferredReads { from, number, reads } in reads {
-                self.read(step, from, number, reads);
+            for ((from, number), DeferredReads { reads, until }) in reads {
+                self.read_until(step, from, number, reads, until);
             }
         }
     }

@@ -44,9 +44,9 @@ impl Phase {
 /// Reads of a coordinator that wait until what they read is decided.
 #[derive(Debug)]
 pub(crate) struct DeferredReads {
-    pub(crate) from: NodeId,
-    pub(crate) number: u64,
     pub(crate) reads: Vec<Read>,
+    /// When they are dropped, on the local clock.
+    pub(crate) until: Time,
 }
 
 /// A refusal that is not decided.
@@ -78,7 +78,8 @@ pub struct Leading {
     pub(crate) settled_early: BTreeMap<TransactionId, BTreeSet<ShardId>>,
     /// Transactions whose certificates rest on what is not decided.
     pub(crate) unstable: BTreeSet<TransactionId>,
-    pub(crate) reads: Vec<DeferredReads>,
+    /// By the coordinator and the number that it has given them.
+    pub(crate) reads: BTreeMap<(NodeId, u64), DeferredReads>,
     /// What its recovery has imported or kept, and it has not released: it may be committed, so reads wait for it.
     pub(crate) inherited: BTreeSet<TransactionId>,
     /// Transactions that are refused, by an entry that is not decided: they are not accepted any more.
@@ -106,7 +107,7 @@ impl Leading {
             settled: Vec::new(),
             settled_early: BTreeMap::new(),
             unstable: BTreeSet::new(),
-            reads: Vec::new(),
+            reads: BTreeMap::new(),
             inherited: BTreeSet::new(),
             refusing: BTreeMap::new(),
             refusals: Vec::new(),

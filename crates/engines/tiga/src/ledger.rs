@@ -6,7 +6,7 @@ use crate::record::{Base, Candidate, Entry, Record, Refusal, others};
 use crate::rows::Rows;
 use crate::stamp::Stamp;
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerId};
+use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -133,15 +133,21 @@ impl Ledger {
                 settled.iter().for_each(|id| drop(self.unsettled.remove(id)));
                 self.advance_seal(*seal);
             }
-            Entry::Start { ballot, candidates } => self.record_base(*ballot, false, candidates),
-            Entry::Final { ballot, kept } => self.record_base(*ballot, true, kept),
+            Entry::Start { ballot, candidates } => {
+                let base = Base { ballot: *ballot, is_final: false, voters: Vec::new() };
+                self.record_base(base, candidates);
+            }
+            Entry::Final { ballot, voters, kept } => {
+                let base = Base { ballot: *ballot, is_final: true, voters: voters.clone() };
+                self.record_base(base, kept);
+            }
         }
         self.applied += 1;
         entry
     }
 
-    fn record_base(&mut self, ballot: Ballot, is_final: bool, candidates: &[Candidate]) {
-        self.base = Base { ballot, is_final };
+    fn record_base(&mut self, base: Base, candidates: &[Candidate]) {
+        self.base = base;
         let all = candidates.iter().map(|it| (it.transaction.id, it.clone()));
         self.recorded = all.collect();
     }

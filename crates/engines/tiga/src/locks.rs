@@ -96,13 +96,17 @@ pub struct ConflictTable {
 const SWEEP_LEAST: usize = 1 << 12;
 
 impl ConflictTable {
-    /// The greatest timestamp above which these locks are accepted.
+    /// The greatest timestamp above which these locks are accepted; over what was written alone unless it counts reads.
     #[must_use]
-    pub fn greatest(&self, locks: &[Lock]) -> Time {
+    pub fn greatest(&self, locks: &[Lock], counts_reads: bool) -> Time {
         let of = |lock: &Lock| {
             let known = self.greatest.get(&lock.resource);
             let times = known.into_iter().flat_map(|known| Mode::ALL.into_iter().zip(known));
-            times.filter(|(mode, _)| lock.mode.conflicts(*mode)).map(|(_, t)| *t).max()
+            let counts = |mode: Mode| {
+                let is_read = matches!(mode, Mode::Read | Mode::IntendRead);
+                lock.mode.conflicts(mode) && (counts_reads || !is_read)
+            };
+            times.filter(|(mode, _)| counts(*mode)).map(|(_, t)| *t).max()
         };
         locks.iter().filter_map(of).max().unwrap_or(Time::ZERO).max(self.floor)
     }
@@ -305,11 +309,11 @@ mod tests {
     fn reads_are_accepted_below_reads_and_nothing_below_the_floor() {
         let mut table = ConflictTable::default();
         table.note(&[lock(1, Mode::Read), lock(9, Mode::IntendRead)], Time(7));
-        assert_eq!(table.greatest(&[lock(1, Mode::Read)]), Time::ZERO);
-        assert_eq!(table.greatest(&[lock(1, Mode::Write)]), Time(7));
-        assert_eq!(table.greatest(&[lock(9, Mode::Write)]), Time(7));
+        assert_eq!(table.greatest(&[lock(1, Mode::Read)], true), Time::ZERO);
+        assert_eq!(table.greatest(&[lock(1, Mode::Write)], true), Time(7));
+        assert_eq!(table.greatest(&[lock(9, Mode::Write)], true), Time(7));
         table.forget(Time(9));
-        assert_eq!(table.greatest(&[lock(5, Mode::Read)]), Time(9));
+        assert_eq!(table.greatest(&[lock(5, Mode::Read)], true), Time(9));
         assert!(table.is_empty());
     }
 

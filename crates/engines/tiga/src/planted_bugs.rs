@@ -7,6 +7,8 @@ use shoal_engine::planted_bugs::Plantable;
 pub enum TigaPlantedBug {
     /// Transactions are accepted below conflicting ones that are released (T1).
     AcceptLate,
+    /// Transactions are accepted below what has read what they write (T1).
+    IgnoreReadTimestamps,
     /// A leader releases once all have proposed (T2).
     ReleaseBeforeReady,
     /// A `Ready` sets no conflict tables (T2).
@@ -25,8 +27,14 @@ pub enum TigaPlantedBug {
     MaximumSyncPoint,
     /// Voters forget what they voted for (T7).
     ForgetTentative,
+    /// A recovery keeps only what has a greater timestamp than all that is in the log (T7).
+    KeepByTimestamp,
     /// A new leader imports nothing (T8).
     ForgetImports,
+    /// A `Ready` counts, under any ballots (T20).
+    ReadyOfOldBallot,
+    /// A procedure writes what it has not declared, on one shard and without locks (T13).
+    TouchUndeclared,
     /// Votes under different ballots are joined across shards (T16).
     MixBallots,
     /// A leader asks others before its start record is decided (T17).

@@ -26,17 +26,33 @@ use shoal_cluster::topology::TableMap;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::operation::OperationResult;
 use shoal_types::procedure::{Access, FootprintRange};
-use shoal_types::{Ballot, NodeId, ShardId};
+use shoal_types::{Ballot, NodeId, ShardId, Time};
+use std::time::Duration;
 
 /// One answer brings no more rows than so, and no more bytes but for one row.
 const PAGE_ROWS: usize = 1 << 12;
 const PAGE_BYTES: usize = 1 << 20;
 
+/// Reads wait for so long at a leader. Their coordinator asks again for as long as it waits itself.
+const DEFERRED_MAX: Duration = Duration::from_secs(2);
+
 impl Replica {
     /// Answers reads, once all that they read is decided, and all is released that may be committed: what a recovery has found,
     /// and that for which this leader is `Ready`.
     pub fn read(&mut self, step: &mut Step<'_>, from: NodeId, number: u64, reads: Vec<Read>) {
-        if self.serves().is_none() || !step.has_lease {
+        self.read_until(step, from, number, reads, step.now + DEFERRED_MAX);
+    }
+
+    /// The same; reads that have to wait are dropped then.
+    pub(crate) fn read_until(
+        &mut self,
+        step: &mut Step<'_>,
+        from: NodeId,
+        number: u64,
+        reads: Vec<Read>,
+        until: Time,
+    ) {
+        if self.serves().is_none() || !step.has_lease || until <= step.now {
             return;
         }
         let is_promised = self.is_promised(step, &reads);
@@ -45,9 +61,7 @@ impl Replica {
         let leading = self.leading.as_mut().expect("serves");
         let is_open = !leading.inherited.is_empty() || !reads.iter().all(|it| is_decided(rows, it));
         if waits && (is_open || is_promised) {
-            if !leading.reads.iter().any(|it| it.from == from && it.number == number) {
-                leading.reads.push(DeferredReads { from, number, reads });
-            }
+            leading.reads.insert((from, number), DeferredReads { reads, until });
             return;
         }
         let found = reads.iter().map(|read| find(rows, read)).collect();

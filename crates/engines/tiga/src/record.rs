@@ -7,7 +7,7 @@ use crate::transaction::{Body, KeyAccess, Part, Predecessor, Transaction};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Error, ShardId, TableId, Time};
+use shoal_types::{Ballot, Error, NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
 
 /// A row that is written.
@@ -163,6 +163,8 @@ pub enum Entry {
     Final {
         /// The ballot of the leader.
         ballot: Ballot,
+        /// Whose votes count under it.
+        voters: Vec<NodeId>,
         /// What it releases at these timestamps.
         kept: Vec<Candidate>,
     },
@@ -186,12 +188,14 @@ pub enum Item {
 }
 
 /// How far the recovery of a ballot is, by the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Coded)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct Base {
     /// The ballot of the last start or final record.
     pub ballot: Ballot,
     /// Whether it is a final one.
     pub is_final: bool,
+    /// Whose votes count under a final one: another configuration may have other voters.
+    pub voters: Vec<NodeId>,
 }
 
 /// What a voter gives to a new leader: what it has voted for and does not know decided.

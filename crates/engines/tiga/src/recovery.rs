@@ -12,17 +12,31 @@ use crate::locks::LockIndex;
 use crate::message::Message;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Waiting};
-use crate::record::{Candidate, Entry, Item, Record, TentativeList};
+use crate::record::{Base, Candidate, Entry, Item, Record, TentativeList};
 use crate::repetition::Repetition;
 use crate::replica::Replica;
 use crate::stamp::{ArrivalTimes, Stamp};
 use crate::step::Step;
 use crate::transaction::Work;
-use crate::view::Quorums;
+use crate::view::{Quorums, ShardView};
 use shoal_engine::TransactionId;
-use shoal_types::{Ballot, Epoch, NodeId, ShardId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+/// How many lists of the base's voters a recovery takes: a majority of those, or, where fewer are a majority of the present
+/// voters, so many. Voters change one by one, so that these see as much of what was committed. None where the base is no final
+/// record: then nothing was voted for, and the start record has all candidates.
+fn lists_needed(base: &Base, view: &ShardView) -> usize {
+    if !base.is_final {
+        return 0;
+    }
+    let majority = |voters: &[NodeId]| Quorums::of(voters.len()).majority;
+    let needed = majority(&base.voters).min(majority(&view.voters));
+    let least = Quorums::lists_min(base.voters.len());
+    assert!(needed >= least, "{needed} lists do not show what {base:?} has committed: {view:?}");
+    needed
+}
 
 impl Replica {
     /// This node is appointed to lead the shard, or again.
@@ -75,25 +89,30 @@ impl Replica {
         let applied = self.ledger.applied;
         let is_whole = self.ledger.length() == applied;
         let Some(view) = step.view.shard(self.shard).cloned() else { return };
-        let quorums = Quorums::of(view.voters.len());
+        let own_list = self.own_list(step);
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
         let Phase::Preparing { length, lists, repetition } = &mut leading.phase else { return };
-        lists.retain(|node, _| view.full.contains(node));
-        let missing = (quorums.majority - 1).saturating_sub(lists.len());
-        if missing > 0 && repetition.take_due(step.now) {
-            let me = step.view.me;
-            for voter in view.full.iter().filter(|it| **it != me) {
-                step.send(*voter, Message::ListWanted { shard: self.shard, ballot });
-            }
-        }
         let is_adopted = length.is_some_and(|length| applied >= length) && is_whole;
-        if missing > 0 || !is_adopted || !view.full.contains(&step.view.me) {
+        if !is_adopted || !view.full.contains(&step.view.me) || view.ballot != ballot {
             return;
         }
-        let lists: Vec<_> =
-            std::mem::take(lists).into_values().take(quorums.majority - 1).collect();
-        let candidates = self.candidates(step, lists, quorums);
+        // What was committed by votes was counted among the voters of the base. One that was added since, or that has lost its
+        // memory and has nothing of the base, knows nothing of that.
+        let base = &self.ledger.base;
+        lists.insert(step.view.me, own_list);
+        lists.retain(|node, _| view.full.contains(node) && base.voters.contains(node));
+        let needed = lists_needed(base, &view);
+        if lists.len() < needed {
+            if repetition.take_due(step.now) {
+                for voter in view.full.iter().filter(|it| !lists.contains_key(it)) {
+                    step.send(*voter, Message::ListWanted { shard: self.shard, ballot });
+                }
+            }
+            return;
+        }
+        let lists: Vec<_> = std::mem::take(lists).into_values().take(needed).collect();
+        let candidates = self.candidates(step, &lists);
         let entry = Entry::Start { ballot, candidates };
         step.propose(self.shard, &entry);
         let start = self.ledger.length();
@@ -104,29 +123,28 @@ impl Replica {
     }
 
     /// What may have been committed by votes and is not in the adopted log.
-    fn candidates(
-        &self,
-        step: &Step<'_>,
-        mut lists: Vec<TentativeList>,
-        quorums: Quorums,
-    ) -> Vec<Candidate> {
-        lists.push(self.own_list(step));
-        let base = self.ledger.base;
-        let counts = |list: &&TentativeList| base.is_final && list.base == base.ballot;
-        let of_base: Vec<&TentativeList> = lists.iter().filter(counts).collect();
+    fn candidates(&self, step: &Step<'_>, lists: &[TentativeList]) -> Vec<Candidate> {
+        let base = &self.ledger.base;
+        // A voter with another base has given no vote under this one, and will give none.
+        let of_base = lists.iter().filter(|list| list.base == base.ballot);
         let mut counted: BTreeMap<(Stamp, u128), (usize, &Candidate)> = BTreeMap::new();
-        for candidate in of_base.iter().flat_map(|list| &list.entries) {
+        for candidate in of_base.flat_map(|list| &list.entries) {
             let key = (candidate.stamp(), candidate.digest.0);
             counted.entry(key).or_insert((0, candidate)).0 += 1;
         }
-        let found = counted.into_values().filter(|(count, _)| *count >= quorums.candidate);
-        // What is refused stays so (rule T21), and what is over and not in the log was not committed: its leader would have
-        // appended it before the transaction that says so. What a recovery has kept may still come behind that one.
+        let least = Quorums::candidate(base.voters.len(), lists.len());
+        let found = counted.into_values().filter(|(count, _)| *count >= least);
+        // What is refused stays so (rule T21), and what is over and not in the log was not committed: its coordinator says so
+        // once all participants have it decided. What a recovery has kept may still come behind the transaction that says so.
         let may_come = |candidate: &Candidate| {
             let id = candidate.transaction.id;
             !self.ledger.is_refused(id) && !self.ledger.is_over(id)
         };
         let found = found.map(|(_, candidate)| candidate.clone()).filter(may_come);
+        let by_timestamp = step.options.bugs.has(TigaPlantedBug::KeepByTimestamp);
+        let last = self.ledger.recent.last_key_value().filter(|_| by_timestamp);
+        let last = last.map_or(Time::ZERO, |(stamp, _)| stamp.t);
+        let found = found.filter(|candidate| candidate.t > last);
         let recorded = self.ledger.recorded.values().cloned();
         let mut candidates: BTreeMap<TransactionId, Candidate> = BTreeMap::new();
         for candidate in recorded.chain(found) {
@@ -246,6 +264,11 @@ impl Replica {
         let Some(leading) = &mut self.leading else { return };
         let ballot = leading.ballot;
         let Phase::Asking { answers, .. } = &mut leading.phase else { return };
+        // Those of another ballot would be counted in another configuration.
+        let Some(view) = step.view.shard(self.shard).filter(|view| view.ballot == ballot) else {
+            return;
+        };
+        let voters = view.voters.clone();
         let answers = std::mem::take(answers);
         leading.phase = Phase::Serving;
         let imports = match step.options.bugs.has(TigaPlantedBug::ForgetImports) {
@@ -253,7 +276,7 @@ impl Replica {
             false => self.imports(&answers),
         };
         let kept = self.kept(step, &answers, &imports);
-        let entry = Entry::Final { ballot, kept: kept.clone() };
+        let entry = Entry::Final { ballot, voters, kept: kept.clone() };
         step.propose(self.shard, &entry);
         self.ledger.append(entry);
         self.tentative.clear();

@@ -381,7 +381,7 @@ impl Replica {
         let (shard, length) = (self.shard, ledger.applied);
         let undecided = self.ledger.undecided_from(length);
         self.ledger = ledger;
-        let Base { ballot, is_final } = self.ledger.base;
+        let Base { ballot, is_final, .. } = self.ledger.base;
         if ballot != self.base {
             // Its start record is among the entries that the snapshot stands for.
             self.tentative.clear();

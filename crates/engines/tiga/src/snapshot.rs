@@ -240,7 +240,7 @@ impl Ledger {
         encode(&Head {
             applied: self.applied,
             seal: self.seal,
-            base: self.base,
+            base: self.base.clone(),
             recorded: self.recorded.values().cloned().collect(),
             records: match bugs.has(TigaPlantedBug::SnapshotWithoutRecords) {
                 true => Vec::new(),

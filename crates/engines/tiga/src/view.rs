@@ -23,8 +23,6 @@ pub struct Quorums {
     pub majority: usize,
     /// Equal votes that commit on the fast path: all but half of those that may fail.
     pub fast: usize,
-    /// In so many of a majority's lists stands what so many votes have committed.
-    pub candidate: usize,
 }
 
 impl Quorums {
@@ -36,8 +34,20 @@ impl Quorums {
     pub fn of(voters: usize) -> Quorums {
         assert!(voters > 0, "a shard has a voter");
         let (majority, faults) = (voters / 2 + 1, (voters - 1) / 2);
-        let fast = voters - faults / 2;
-        Quorums { majority, fast, candidate: fast + majority - voters }
+        Quorums { majority, fast: voters - faults / 2 }
+    }
+
+    /// In so many of these lists stands what was committed on the fast path by votes of `voters` voters.
+    #[must_use]
+    pub fn candidate(voters: usize, lists: usize) -> usize {
+        (Quorums::of(voters.max(1)).fast + lists).saturating_sub(voters).max(1)
+    }
+
+    /// With so many lists, at least, of two candidates that exclude each other one stands in too few, and no fast quorum is
+    /// left among the voters that gave none.
+    #[must_use]
+    pub fn lists_min(voters: usize) -> usize {
+        2 * (voters - Quorums::of(voters).fast) + 1
     }
 }
 
@@ -107,15 +117,23 @@ mod tests {
     #[test]
     fn quorums_are_those_of_the_paper_and_candidates_are_unique() {
         let of = |voters| {
-            let Quorums { majority, fast, candidate } = Quorums::of(voters);
-            (majority, fast, candidate)
+            let Quorums { majority, fast } = Quorums::of(voters);
+            (majority, fast, Quorums::candidate(voters, majority))
         };
         assert_eq!([1, 3, 5, 7].map(of), [(1, 1, 1), (2, 3, 2), (3, 4, 2), (4, 6, 3)]);
         for voters in 1..12 {
-            let Quorums { majority, fast, candidate } = Quorums::of(voters);
-            assert!(fast >= majority && candidate >= 1);
-            assert!(2 * candidate > majority, "two that exclude each other");
-            assert_eq!(fast + majority - voters, candidate, "what is committed is one");
+            let Quorums { majority, fast } = Quorums::of(voters);
+            let least = Quorums::lists_min(voters);
+            assert!(fast >= majority && least <= majority);
+            for lists in least..=voters {
+                let candidate = Quorums::candidate(voters, lists);
+                assert!(2 * candidate > lists, "two that exclude each other");
+                assert_eq!(fast + lists - voters, candidate, "what is committed is one");
+                assert!(voters - lists < fast, "the others commit nothing");
+            }
+            // A voter is added or leaves: a majority of the fewer is enough.
+            let fewer = Quorums::of(voters).majority;
+            assert!(fewer >= Quorums::lists_min(voters + 1));
         }
     }
 }

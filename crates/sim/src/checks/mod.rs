@@ -130,6 +130,14 @@ pub trait EngineRules: Default + Debug {
         Ok(())
     }
 
+    /// Judges what the nodes of the engine have shown, once the cluster is quiet.
+    ///
+    /// # Errors
+    /// The rule that is broken, and by what.
+    fn at_end(&self) -> Result<(), (&'static str, String)> {
+        Ok(())
+    }
+
     /// A node has crashed, and what its workers held in memory is gone.
     fn crashed(&mut self, node: NodeId) {
         let _ = node;
@@ -573,6 +581,7 @@ impl<R: EngineRules> Checks<R> {
             true => Acknowledged::check(&self.transactions, &self.durable, self.lost),
             false => Acknowledged::check_installed(&self.transactions),
         };
-        verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))
+        verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))?;
+        self.rules.at_end().map_err(|(rule, what)| Violation::new(rule, at, what))
     }
 }

@@ -1,7 +1,8 @@
 //! The rules of `tiga` that votes and logs show: T1, conflicting transactions stand in the log in the order of their stamps,
 //! but for what was imported; T4 and T6, what a coordinator takes for committed has equal votes of a fast quorum, or stands
-//! in decided entries, on every participant; T7, what is committed stands in every log at its timestamp; T10, once; T21, what
-//! a coordinator has reported as refused stands in no log.
+//! in decided entries, on every participant; T7, what is committed stands in every participant's log at its timestamp, at the
+//! end at the latest; T9, the ballots of a node's votes only grow; T10, once; T16, what votes have committed was voted for under
+//! the same ballots everywhere; T21, what a coordinator has reported as refused stands in no log.
 //!
 //! Votes are counted here, and entries are those that replicas have applied: no coordinator's or leader's word is taken.
 
@@ -53,8 +54,10 @@ pub struct TigaRules {
     clocks: BTreeMap<TransactionId, Clock>,
     transactions: BTreeMap<(ShardId, TransactionId), OnShard>,
     logs: BTreeMap<ShardId, Log>,
-    committed: BTreeMap<TransactionId, Time>,
+    committed: BTreeMap<TransactionId, (Time, Vec<ShardId>)>,
     refused: BTreeSet<TransactionId>,
+    /// The ballots under which nodes have voted last, since they began.
+    ballots: BTreeMap<(ShardId, NodeId), Ballot>,
 }
 
 /// Against so many earlier transactions of the log the order of one is judged.
@@ -77,6 +80,7 @@ impl EngineRules for TigaRules {
         let node = moment.place.node;
         match observation {
             TigaObservation::Voted { id, shard, ballot, t, digest } => {
+                moment.blame("T9", checks.rules.votes_under(*shard, node, *ballot))?;
                 let of = checks.rules.transactions.entry((*shard, *id)).or_default();
                 of.votes.entry((*t, *digest, *ballot)).or_default().insert(node);
             }
@@ -117,14 +121,37 @@ impl EngineRules for TigaRules {
                         moment.blame("exactly once", install(checks, *shard, &record))?;
                     }
                 }
-                let before = checks.rules.committed.insert(*id, *t);
-                let same = before.is_none_or(|before| before == *t);
+                moment.blame("T16", checks.rules.under_the_same_ballots(*id, *t, shards))?;
+                let refused = checks.rules.refused.contains(id);
+                let what = || Err(format!("{id} is committed, and was refused"));
+                moment.blame("T21", if refused { what() } else { Ok(()) })?;
+                let before = checks.rules.committed.insert(*id, (*t, shards.clone()));
+                let same = before.as_ref().is_none_or(|(before, _)| before == t);
                 let what = || format!("{id} is committed at {t}, and was at {before:?}");
                 moment.blame("T7", if same { Ok(()) } else { Err(what()) })?;
             }
             TigaObservation::Serves { .. } | TigaObservation::Restored { .. } => {}
         }
         Ok(())
+    }
+
+    /// What is committed stands in the logs of all participants.
+    fn at_end(&self) -> Result<(), (&'static str, String)> {
+        for (id, (t, shards)) in &self.committed {
+            let lacks = |shard: &&ShardId| {
+                let of = self.transactions.get(&(**shard, *id));
+                of.is_none_or(|of| of.applied.is_none())
+            };
+            if let Some(shard) = shards.iter().find(lacks) {
+                let what = format!("{id} is committed at {t}, and stands nowhere on {shard}");
+                return Err(("T7", what));
+            }
+        }
+        Ok(())
+    }
+
+    fn crashed(&mut self, node: NodeId) {
+        self.ballots.retain(|(_, of), _| *of != node);
     }
 }
 
@@ -178,16 +205,53 @@ impl TigaRules {
     fn is_committed_at(&self, shard: ShardId, record: &Record) -> RuleVerdict {
         let id = record.transaction.id;
         match self.committed.get(&id) {
-            Some(t) if *t != record.t => {
+            Some((t, _)) if *t != record.t => {
                 Err(format!("{id} is committed at {t}, and stands at {} on {shard}", record.t))
             }
             Some(_) | None => Ok(()),
         }
     }
 
-    /// No replica has applied what is refused.
+    /// A node votes under no ballot below one under which it has voted.
+    fn votes_under(&mut self, shard: ShardId, node: NodeId, ballot: Ballot) -> RuleVerdict {
+        match self.ballots.insert((shard, node), ballot).filter(|before| *before > ballot) {
+            Some(before) => Err(format!("{node} votes on {shard} under {ballot} after {before}")),
+            None => Ok(()),
+        }
+    }
+
+    /// Where it does not stand in the logs of all participants, leaders have voted for it under the same ballots of all.
+    fn under_the_same_ballots(
+        &self,
+        id: TransactionId,
+        t: Time,
+        shards: &[ShardId],
+    ) -> RuleVerdict {
+        let of = |shard: &ShardId| self.transactions.get(&(*shard, id));
+        let stands = |shard: &ShardId| {
+            of(shard).is_some_and(|of| {
+                of.applied.is_some() || of.synced.keys().any(|(synced, _)| *synced == t)
+            })
+        };
+        let ballots = |shard: &ShardId| -> BTreeSet<&[Ballot]> {
+            let released = of(shard).into_iter().flat_map(|of| &of.released);
+            released.filter(|record| record.t == t).map(|record| &record.ballots[..]).collect()
+        };
+        let mut all = shards.iter().map(ballots);
+        let mut common = all.next().unwrap_or_default();
+        all.for_each(|other| common.retain(|ballots| other.contains(ballots)));
+        match shards.iter().all(stands) || !common.is_empty() {
+            true => Ok(()),
+            false => Err(format!("{id} is committed at {t}, by votes under different ballots")),
+        }
+    }
+
+    /// No replica has applied what is refused, and no client has received that it is committed.
     fn refuse(&mut self, id: TransactionId) -> RuleVerdict {
         self.refused.insert(id);
+        if self.committed.contains_key(&id) {
+            return Err(format!("{id} is committed, and refused"));
+        }
         let stands_in = |shard: &&ShardId| {
             let of = self.transactions.get(&(**shard, id));
             of.is_some_and(|of| of.applied.is_some())

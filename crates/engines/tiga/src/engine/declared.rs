@@ -73,7 +73,7 @@ impl Tiga {
             return call.results.fill(Ok(None));
         }
         let id = call.remote_branches.id;
-        let oldest = self.runtime.worker_context.sequences.borrow().oldest();
+        let oldest = self.oldest();
         let request = call.request.as_ref().map(|row| RequestRow {
             home: row.id.session.home,
             table: row.table,
@@ -93,8 +93,9 @@ impl Tiga {
         let writers = parts.iter().filter(is_writer).count();
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
+        let shards = parts.iter().map(|part| part.shard).collect();
         let transaction = Transaction { id, oldest, by_log: false, body, parts };
-        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call) });
+        self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call), shards });
         let patience = self.patience(keys);
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, transaction, patience);
@@ -153,14 +154,17 @@ impl Tiga {
 
     /// A procedure has been executed, or was not.
     pub(super) fn call_ended(&mut self, sequence: u64, outcome: Outcome) {
-        let Some(OpenCall { call }) = self.calls.remove(&sequence) else { return };
+        let Some(OpenCall { call, shards }) = self.calls.remove(&sequence) else { return };
         let results = match outcome {
             Outcome::Committed(mut results) => {
                 if call.footprint.shape == Shape::Whole {
                     // Each participant has executed all of it, and found the same.
                     results.truncate(1);
                 }
-                results.into_iter().collect::<Result<Vec<Bytes>>>().map(Some)
+                match refused_in_part(&results).and_then(|place| shards.get(place)) {
+                    Some(shard) => Err(Unknown::Participant { shard: *shard }.into()),
+                    None => results.into_iter().collect::<Result<Vec<Bytes>>>().map(Some),
+                }
             }
             Outcome::Gone(shard) => {
                 Err(match call.request.as_ref().filter(|it| it.mark.is_some()) {
@@ -175,4 +179,11 @@ impl Tiga {
         };
         call.results.fill(results);
     }
+}
+
+/// The place of the piece that has refused what others have done: they cannot know of it, so that what the procedure has done
+/// is neither all nor nothing.
+fn refused_in_part(results: &[Result<Bytes>]) -> Option<usize> {
+    let refused = results.iter().position(Result::is_err)?;
+    results.iter().any(Result::is_ok).then_some(refused)
 }

@@ -34,6 +34,7 @@ use crate::execute::Library;
 use crate::message::Envelope;
 use crate::node::{Now, TigaNode};
 use crate::observation::TigaObservation;
+use crate::replica::Replica;
 use bytes::Bytes;
 use metrics::{NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
@@ -253,6 +254,12 @@ impl Engine for Tiga {
         metrics::shard_values(&self.node, shard)
     }
 
+    /// A voter that has lost its memory, or was added, counts where a crash leaves it once the recovery that followed is
+    /// decided: its lists show nothing of what was voted for before.
+    fn has_caught_up(&self, shard: ShardId, _: NodeId) -> bool {
+        self.has_recovered(shard)
+    }
+
     fn known_epochs(&self, _: Epoch) -> KnownEpochs {
         let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
         KnownEpochs { open, ..KnownEpochs::default() }
@@ -358,8 +365,16 @@ impl Tiga {
                 self.report(effects);
             }
             EngineEvent::Deposed { shard, .. } => drop(self.led.remove(shard)),
+            EngineEvent::Durable { shard, .. } if self.has_recovered(*shard) => {
+                effects.push(EngineEffect::CaughtUp { shard: *shard });
+            }
             _ => {}
         }
+    }
+
+    /// Whether this node leads the shard, and its recovery is over and decided.
+    fn has_recovered(&self, shard: ShardId) -> bool {
+        self.node.replica(shard).is_some_and(Replica::has_recovered)
     }
 
     /// Has the node do something; what it leaves is sent and appended.

@@ -56,6 +56,8 @@ pub(super) struct PendingRead {
 #[derive(Debug)]
 pub(super) struct OpenCall {
     pub(super) call: Rc<DeclaredCall>,
+    /// The shards that take part, in the order of their results.
+    pub(super) shards: Vec<ShardId>,
 }
 
 /// The granule that holds all keys of a range, if one does.

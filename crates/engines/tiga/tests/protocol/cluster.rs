@@ -94,6 +94,8 @@ pub struct Cluster {
     inaccurate: BTreeSet<NodeId>,
     /// Nodes that get nothing and do nothing.
     down: BTreeSet<NodeId>,
+    /// A voter that was added to shard 0.
+    added: Option<NodeId>,
 }
 
 /// The nodes of a shard: 0 to 2, or 3 to 5.
@@ -146,6 +148,7 @@ impl Cluster {
             ahead: BTreeMap::new(),
             inaccurate: BTreeSet::new(),
             down: BTreeSet::new(),
+            added: None,
         };
         cluster.appoint(0, NodeId(0), 1);
         cluster.appoint(1, NodeId(3), 1);
@@ -187,8 +190,8 @@ impl Cluster {
         log.accepted.insert(leader, (ballot, log.entries.clone()));
         let length = log.entries.len() as u64;
         let views = (0..2).map(|shard| ShardView {
-            voters: voters(shard),
-            full: voters(shard),
+            voters: self.voters_now(shard),
+            full: self.voters_now(shard),
             leader: self.logs[shard as usize].ballot.node,
             ballot: self.logs[shard as usize].ballot,
         });
@@ -197,7 +200,8 @@ impl Cluster {
             if self.down.contains(&node) {
                 continue;
             }
-            let held = (0..2).filter(|shard| voters(*shard).contains(&node)).map(|shard| {
+            let held = (0..2).filter(|shard| self.voters_now(*shard).contains(&node));
+            let held = held.map(|shard| {
                 let ballot = self.logs[shard as usize].ballot;
                 let since = ballot.epoch;
                 let leads = ballot.node == node;
@@ -215,6 +219,17 @@ impl Cluster {
         self.act(leader, |node, now, library| {
             node.prepared(now, library, ShardId(shard), ballot, length);
         });
+    }
+
+    /// From the next appointment on, a voter of shard 0 that has its log.
+    pub fn add_voter(&mut self, node: NodeId) {
+        self.added = Some(node);
+        let log = &mut self.logs[0];
+        log.accepted.insert(node, (log.ballot, log.entries.clone()));
+    }
+
+    fn voters_now(&self, shard: u32) -> Vec<NodeId> {
+        voters(shard).into_iter().chain(self.added.filter(|_| shard == 0)).collect()
     }
 
     pub fn appoint(&mut self, shard: u32, leader: NodeId, epoch: u32) {

@@ -71,6 +71,39 @@ fn what_was_committed_before_agreement_stays() {
     assert_eq!((cluster.value(NodeId(0), 1), cluster.value(NodeId(3), 101)), (Some(1), Some(1)));
 }
 
+/// What was committed among three voters is not lost among four: the one that was added knows nothing of it (rule T7).
+#[test]
+fn what_was_committed_stays_when_a_voter_is_added() {
+    let mut cluster = detective(TigaOptions::default());
+    commit_before_agreement(&mut cluster);
+    cluster.add_voter(CLIENT);
+    cluster.appoint_from(0, NodeId(0), 2, &[NodeId(0), NodeId(1), CLIENT]);
+    cluster.settle();
+    assert_eq!((cluster.value(NodeId(0), 1), cluster.value(NodeId(3), 101)), (Some(1), Some(1)));
+}
+
+/// Its coordinator does not say that such a transaction is over before all participants have it decided: a recovery drops what
+/// is over and stands in no log.
+#[test]
+fn what_was_committed_before_agreement_is_not_over() {
+    let mut cluster = detective(TigaOptions::default());
+    let id = commit_before_agreement(&mut cluster);
+    let oldest = |cluster: &Cluster| cluster.node(CLIENT).coordinator().oldest(CLIENT, id.worker);
+    assert_eq!(oldest(&cluster), Some(id.sequence), "it stands in no log");
+    let mut next = cluster.incrementing(&[2]);
+    next.oldest = oldest(&cluster).unwrap_or(next.id.sequence);
+    cluster.begin(next);
+    cluster.deliver(|from, to, _| !is_between_leaders(from, to));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|from, to, _| !is_between_leaders(from, to));
+    cluster.decide(0);
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    assert_eq!((cluster.value(NodeId(1), 1), cluster.value(NodeId(3), 101)), (Some(1), Some(1)));
+    assert_eq!(oldest(&cluster), None, "all participants have it");
+}
+
 /// Reads do not miss what such a vote may have committed (rule T11).
 #[test]
 fn reads_wait_for_what_was_voted_for() {

@@ -6,6 +6,7 @@ use shoal_engine::PlantedBugs;
 use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::digest::Digest;
 use shoal_tiga::message::{LeaderVote, Message, Vote};
+use shoal_tiga::part_reads::PartReads;
 use shoal_tiga::transaction::{Body, Transaction};
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
@@ -45,6 +46,90 @@ fn accept_late() {
         cluster.counters(NodeId(0)).raised
     };
     assert_shows(TigaPlantedBug::AcceptLate, script, 1, 0);
+}
+
+/// A leader has released what reads a row, and then receives what writes it and has a lesser timestamp.
+#[test]
+fn ignore_read_timestamps() {
+    let script = |mut cluster: Cluster| {
+        let (mut reading, late) = (cluster.incrementing(&[1]), cluster.incrementing(&[1]));
+        reading.parts[0].writes.clear();
+        let now = cluster.time().0;
+        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + 2 * MS), &reading));
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(Duration::from_millis(3));
+        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
+        cluster.deliver(|_, _, _| true);
+        cluster.counters(NodeId(0)).raised
+    };
+    assert_shows(TigaPlantedBug::IgnoreReadTimestamps, script, 1, 0);
+}
+
+/// All have voted for a transaction that stands in no log but the lost leader's, and the others' has one with a greater
+/// timestamp, which does not conflict (hole 2).
+#[test]
+fn keep_by_timestamp() {
+    let script = |mut cluster: Cluster| {
+        let (voted, other) = (cluster.incrementing(&[1]), cluster.incrementing(&[2]));
+        let now = cluster.time().0;
+        for (t, transaction) in [(now + 2 * MS, other), (now + MS, voted)] {
+            for voter in voters(0) {
+                cluster.repeat(CLIENT, voter, submit(Time(t), &transaction));
+            }
+            cluster.deliver(|_, _, _| true);
+            cluster.pass(Duration::from_millis(3));
+            cluster.deliver(|_, _, _| true);
+            if t > now + MS {
+                [NodeId(1), NodeId(2)].into_iter().for_each(|it| cluster.sync(0, it));
+                cluster.decide(0);
+            }
+        }
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.settle();
+        cluster.value(NodeId(2), 1)
+    };
+    assert_shows(TigaPlantedBug::KeepByTimestamp, script, Some(1), None);
+}
+
+/// A new leader receives the `Ready` that was sent to the former one.
+#[test]
+fn ready_of_old_ballot() {
+    let script = |mut cluster: Cluster| {
+        let ballot = |epoch, node| Ballot { epoch: Epoch(epoch), node: NodeId(node) };
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.settle();
+        let before = cluster.counters(NodeId(1)).released;
+        let transaction = cluster.incrementing(&[1, 101]);
+        let (id, t) = (transaction.id, Time(cluster.time().0 + MS));
+        cluster.repeat(CLIENT, NodeId(1), submit(t, &transaction));
+        let (to, shard, other) = (ShardId(0), ShardId(1), ballot(1, 3));
+        let (again, sent, named) = (false, Time::ZERO, ballot(2, 1));
+        let propose = Message::Propose { id, to, shard, ballot: other, t, named, again, sent };
+        let ballots = vec![ballot(1, 0), other];
+        let (contribution, in_front) = (Ok(PartReads::default()), Vec::new());
+        let ready = Message::Ready { id, to, shard, t, ballots, contribution, in_front };
+        for message in [propose, ready] {
+            cluster.repeat(NodeId(3), NodeId(1), message);
+        }
+        cluster.deliver(|_, to, _| to == NodeId(1));
+        cluster.pass(Duration::from_millis(2));
+        cluster.deliver(|_, to, _| to == NodeId(1));
+        cluster.counters(NodeId(1)).released - before
+    };
+    assert_shows(TigaPlantedBug::ReadyOfOldBallot, script, 0, 1);
+}
+
+#[test]
+fn touch_undeclared() {
+    let script = |mut cluster: Cluster| {
+        let mut transaction = cluster.incrementing(&[1]);
+        transaction.parts[0].writes.clear();
+        cluster.begin(transaction);
+        cluster.settle();
+        cluster.value(NodeId(2), 1)
+    };
+    assert_shows(TigaPlantedBug::TouchUndeclared, script, None, Some(1));
 }
 
 /// A transaction of two shards whose leaders receive no `Ready`.
@@ -306,7 +391,7 @@ fn mix_ballots() {
         cluster.deliver(|_, _, _| false);
         let t = cluster.time();
         let ballot = |epoch, node| Ballot { epoch: Epoch(epoch), node: NodeId(node) };
-        let (own, former, other) = (ballot(2, 0), ballot(1, 0), ballot(1, 3));
+        let (own, former, other) = (ballot(1, 0), ballot(0, 0), ballot(1, 3));
         for (shard, ballot, ballots) in [(0, own, [own, other]), (1, other, [former, other])] {
             for voter in voters(shard) {
                 let outcome = Ok(Bytes::new());
