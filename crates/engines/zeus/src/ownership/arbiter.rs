@@ -62,7 +62,7 @@ impl Ownership {
         // The driver had the replaced record validated (rule Z16). An owner before that which has missed its `Val` would give
         // rows beside the present owner, older ones.
         if inv.replaced.o_ts > holding.record.o_ts && !scope.has(ZeusPlantedBug::NoReplacedRecord) {
-            holding.set_record(scope.node, inv.replaced.clone());
+            holding.set_record(scope, &granule, inv.replaced.clone());
         }
         let serves_on = scope.has(ZeusPlantedBug::ServeWhileDropped);
         if inv.requested.kind == RequestKind::Drop(scope.node) && !serves_on {
@@ -166,16 +166,33 @@ impl Ownership {
         let holding = self.holding_mut(granule);
         assert!(o_ts > holding.record.o_ts, "Z17: {record} replaces {}", holding.record);
         holding.pending = holding.pending.take().filter(|pending| pending.inv.record.o_ts > o_ts);
-        holding.set_record(scope.node, record);
+        holding.set_record(scope, granule, record);
         holding.hint = holding.hint.max(o_ts);
         if holding.record.owner.is_none() && scope.is_directory_node(granule) {
             self.uneven.insert(granule.clone());
         }
+    }
+
+    /// The directory has this record. One of a directory that was rebuilt may name fewer nodes than the record with the same
+    /// timestamp does here.
+    pub(crate) fn take_record(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        record: OwnershipRecord,
+    ) {
         let holding = self.holding_mut(granule);
-        if holding.record.level_of(scope.node) == Level::None && holding.is_replica {
-            holding.drop_copy();
-            scope.rows.discard(granule);
+        let known = &holding.record;
+        let is_owner = record.owner == Some(scope.node);
+        if known.o_ts != record.o_ts || *known == record || is_owner {
+            return self.on_val(scope, granule, record);
         }
+        scope.rows.change(granule);
+        holding.set_record(scope, granule, record);
+        if scope.is_directory_node(granule) {
+            self.uneven.insert(granule.clone());
+        }
+        self.note(scope, granule);
     }
 
     /// An arbiter that stays invalid sends the `Inv` again, unchanged but for its arbiters and where answers go: to the
@@ -207,13 +224,25 @@ impl Ownership {
 }
 
 impl Holding {
-    /// The newest record that is validated here; an empty copy serves from the first one on.
-    pub(super) fn set_record(&mut self, node: NodeId, record: OwnershipRecord) {
+    /// The newest record that is validated here; an empty copy serves from the first one on. A node that the record does not name
+    /// drops its copy. No slot of the node has that copy pending: as the owner it waited for its slots before it acknowledged the
+    /// move, and as a follower it keeps the slots themselves, which it can replay without the rows.
+    pub(super) fn set_record(
+        &mut self,
+        scope: &mut Scope<'_>,
+        granule: &GranuleId,
+        record: OwnershipRecord,
+    ) {
+        let level = record.level_of(scope.node);
         if self.begins_empty && !record.is_uncreated() {
             self.begins_empty = false;
-            self.serves = record.level_of(node) == Level::Reader;
+            self.serves = level == Level::Reader;
         }
         self.record = record;
+        if level == Level::None && self.is_replica {
+            self.drop_copy();
+            scope.rows.discard(granule);
+        }
     }
 
     /// In a new epoch: what is pending has the arbiters of this epoch.

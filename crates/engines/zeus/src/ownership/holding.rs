@@ -69,8 +69,10 @@ impl Holding {
     #[must_use]
     pub fn level(&self, node: NodeId) -> Level {
         match self.record.level_of(node) {
+            // A record may name an owner that has lost its copy: without the rows it must not write.
             Level::Owner
-                if self.pending.as_ref().is_none_or(|pending| !pending.is_acknowledged) =>
+                if self.is_replica
+                    && self.pending.as_ref().is_none_or(|pending| !pending.is_acknowledged) =>
             {
                 Level::Owner
             }
@@ -101,5 +103,25 @@ impl Holding {
     /// It holds nothing that a later message would miss.
     pub(super) fn is_forgettable(&self) -> bool {
         self.is_settled() && !self.is_replica
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::Epoch;
+
+    #[test]
+    fn a_node_without_the_rows_has_no_level() {
+        let o_ts = OwnershipTs { version: 1, epoch: Epoch(1), driver: NodeId(0) };
+        let readers = [NodeId(1)].into();
+        let record = OwnershipRecord { o_ts, owner: Some(NodeId(0)), readers };
+        let holding = Holding { record, ..Holding::default() };
+        assert_eq!([0, 1].map(|node| holding.level(NodeId(node))), [Level::None; 2]);
+        let holding = Holding { is_replica: true, serves: true, ..holding };
+        assert_eq!(
+            [0, 1, 2].map(|node| holding.level(NodeId(node))),
+            [Level::Owner, Level::Reader, Level::None]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A requester: it asks for levels, collects acknowledgements, applies, and notifies the arbiters.
 
-use super::driver::{addressed, told};
+use super::driver::{addressed, lacks_rows, told};
 use super::{Collected, Holding, OpenRequest, Ownership, Ticket, Want};
 use crate::granule::GranuleId;
 use crate::message::{MessageBody, OwnershipAck, OwnershipRequest};
@@ -122,7 +122,9 @@ impl Ownership {
         let (level, born) = self.wants.needed(granule)?;
         let holding = self.granules.get(granule);
         // An owner that has acknowledged a move asks for the granule once the move is complete.
-        let is_owner = holding.is_some_and(|holding| holding.record.owner == Some(scope.node));
+        let is_owner = holding.is_some_and(|holding| {
+            holding.is_replica && holding.record.owner == Some(scope.node)
+        });
         let has = if is_owner { Level::Owner } else { self.level(scope.node, granule) };
         match level {
             Level::Owner if has < Level::Owner => Some((RequestKind::Own, born)),
@@ -219,7 +221,9 @@ impl Ownership {
             is_lost = !record.is_uncreated() && record.replicas().next().is_none();
         }
         let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
-        if is_arbiter || is_lost {
+        if is_lost {
+            self.take_record(scope, granule, record);
+        } else if is_arbiter {
             self.on_val(scope, granule, record);
         }
         self.repeat_if_due(scope, granule);
@@ -291,9 +295,13 @@ impl Ownership {
         if is_requester && collected.next_after().is_some() && !takes_part {
             return;
         }
-        let lacks = inv.requested.kind.takes() && !inv.creates() && collected.ack.rows.is_none();
+        let takes_rows = inv.requested.kind.takes() && !inv.creates();
         let is_replica = self.granules.get(granule).is_some_and(|holding| holding.is_replica);
-        let lacks = is_requester && lacks && !is_replica;
+        // A copy that the replaced record does not name is an old one: of a reader that has missed the `Val` of its drop.
+        let lacks = is_requester
+            && takes_rows
+            && collected.ack.rows.is_none()
+            && (!is_replica || lacks_rows(inv));
         if lacks && addressed(scope, inv.clone()).is_some() {
             return;
         }
