@@ -259,6 +259,9 @@ pub struct CopiedRecord {
     pub granule: GranuleId,
     /// The newest record that is validated at the sender.
     pub record: OwnershipRecord,
+    /// Whether the sender itself has a copy of the granule that serves. A directory that is rebuilt names no other nodes, but for
+    /// the readers of an owner that reports itself.
+    pub serves: bool,
     /// What is pending beside it.
     pub pending: Option<Inv>,
 }

@@ -138,9 +138,21 @@ impl ZeusNode {
         let (node, view) = (scope.node, scope.view);
         let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
         self.ownership.enter_epoch(scope, is_dead);
+        self.take_alone();
+        let scope = scope!(self);
+        let (node, view) = (scope.node, scope.view);
+        let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
         self.followed.enter_epoch(scope, is_dead);
         self.repeat();
         self.finish();
+    }
+
+    /// Takes the directories that no other live node could know.
+    fn take_alone(&mut self) {
+        let mut copies = std::mem::take(&mut self.copies);
+        let records = copies.take_alone(scope!(self), &self.ownership);
+        self.copies = copies;
+        self.ownership.take_copy(scope!(self), &self.pipelines, self.node, records);
     }
 
     /// Drops all that an earlier membership of the node knew.
@@ -266,7 +278,7 @@ impl ZeusNode {
             MessageBody::Copy(copy) => {
                 let mut records = copy.records.iter();
                 has_shard(copy.shard)
-                    && records.all(|CopiedRecord { granule, record, pending }| {
+                    && records.all(|CopiedRecord { granule, record, pending, .. }| {
                         let is_inv =
                             |inv: &Inv| self.is_plausible_inv(inv) && inv.granule == *granule;
                         // Of a table that was dropped before this node knew of it, nothing is kept.
@@ -343,7 +355,9 @@ impl ZeusNode {
             MessageBody::CopyQuery { shard } => self.copies.on_query(scope!(self), from, shard),
             MessageBody::CopyDone { shard } => self.copies.on_done(from, shard),
             MessageBody::Copy(copy) => {
-                let records = self.with_copies(|copies, scope| copies.on_copy(scope, from, copy));
+                let mut copies = std::mem::take(&mut self.copies);
+                let records = copies.on_copy(scope!(self), &self.ownership, from, copy);
+                self.copies = copies;
                 let records = records.unwrap_or_default();
                 self.ownership.take_copy(scope!(self), &self.pipelines, from, records);
             }

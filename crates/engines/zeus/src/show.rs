@@ -75,7 +75,9 @@ fn text_of(body: &MessageBody) -> String {
                 let pending = record.pending.as_ref();
                 let pending =
                     pending.map_or(String::new(), |inv| format!(" pending {}", inv.record));
-                format!(" {} {}{pending}", name(&record.granule), record.record)
+                let is_asked = !copy.is_directory && !record.record.is_uncreated();
+                let serves = if is_asked && !record.serves { " not serving" } else { "" };
+                format!(" {} {}{serves}{pending}", name(&record.granule), record.record)
             });
             let whose = match (copy.is_directory, copy.is_rebuilt) {
                 (true, false) => "directory",

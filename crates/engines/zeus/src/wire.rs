@@ -164,8 +164,9 @@ fn commit_body() -> impl Strategy<Value = MessageBody> {
 }
 
 fn recovery_body() -> impl Strategy<Value = MessageBody> {
-    let record = (granule(), record(), option::of(inv()))
-        .prop_map(|(granule, record, pending)| CopiedRecord { granule, record, pending });
+    let record = (granule(), record(), any::<bool>(), option::of(inv())).prop_map(
+        |(granule, record, serves, pending)| CopiedRecord { granule, record, serves, pending },
+    );
     let copy = (any::<u32>(), option::of(granule()), any::<[bool; 3]>(), vec(record, 0..3));
     let copy = copy.prop_map(|(shard, after, [is_directory, is_rebuilt, is_last], records)| {
         DirectoryCopy { shard: ShardId(shard), after, is_directory, is_rebuilt, records, is_last }

@@ -5,9 +5,16 @@
 //! no granule of the shard can move while it copies, and what it is given in parts is of one time. Pending records are
 //! copied, too: a record that the other arbiters have acknowledged must not be missed here.
 //!
-//! Where no live node has the directory, it is rebuilt from what all live nodes know of the granules that they hold. Of two
-//! records of a granule the newer one counts: the owner has the newest, and where it is dead, the readers have one that
-//! names them. Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
+//! Where no live node has the directory, it is rebuilt from what all live nodes know of the granules that they hold, this one
+//! included. Of the records of a granule the newest one counts, but a reader that is no arbiter does not learn of later moves: the
+//! record that it has may name an owner that has let the granule go, and readers that were dropped. So:
+//!
+//! - a node is the owner only if it reports itself as the owner, with its copy. It is an arbiter of each change, so its record
+//!   is complete, and no reader in it was dropped;
+//! - where the owner does not report itself, a node is a reader only if it reports a copy that serves. A reader stops serving
+//!   before it acknowledges that it is dropped, so what does not serve may be old.
+//!
+//! Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
 //! with the directory and all its copies (rule Z21). Only where no directory node was ever out, or one that is in has been
 //! one since the first epoch, was there nothing before: it has acknowledged no creation.
 
@@ -15,6 +22,7 @@ use crate::granule::GranuleId;
 use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
 use crate::ownership::{Ownership, PendingSlots};
 use crate::planted_bugs::ZeusPlantedBug;
+use crate::record::OwnershipTs;
 use crate::scope::Scope;
 use crate::view::View;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
@@ -28,6 +36,8 @@ pub(crate) struct DirectoryCopies {
     /// The shards whose directory is here, and was rebuilt by a node that may not have learned of all granules.
     rebuilt: BTreeSet<ShardId>,
     shards: BTreeMap<ShardId, Copying>,
+    /// The shards whose directory is rebuilt from what this node knows, since no other one is live.
+    alone: Vec<ShardId>,
     /// The nodes that are asked whether they have copied a directory, and in this epoch have not said so.
     asked: BTreeSet<(ShardId, NodeId)>,
     /// Those that have said so.
@@ -41,7 +51,24 @@ pub(crate) struct DirectoryCopies {
 #[derive(Debug, Default)]
 struct Copying {
     sources: BTreeMap<NodeId, Source>,
+    /// What nodes with the directory have sent.
     records: BTreeMap<GranuleId, CopiedRecord>,
+    /// What the others have sent, of the granules that they hold.
+    reported: Reports,
+}
+
+/// What nodes without the directory know of granules.
+#[derive(Debug, Default)]
+struct Reports(BTreeMap<GranuleId, Reported>);
+
+/// What nodes without the directory know of a granule.
+#[derive(Debug)]
+struct Reported {
+    newest: CopiedRecord,
+    /// The nodes that have a copy which serves.
+    serving: BTreeSet<NodeId>,
+    /// Those of them that report themselves as the owner, each by its own record.
+    owners: BTreeSet<NodeId>,
 }
 
 /// A node that is asked.
@@ -87,8 +114,9 @@ impl DirectoryCopies {
         (self.asked, self.copied) = (BTreeSet::new(), BTreeSet::new());
         if view.live().all(|other| other == node) {
             // No other node could know anything.
-            let copying = std::mem::take(&mut self.copying);
-            self.rebuilt.extend(copying.into_iter().filter(|shard| !is_first(view, *shard)));
+            self.alone = std::mem::take(&mut self.copying).into_iter().collect();
+            let alone = self.alone.iter().copied();
+            self.rebuilt.extend(alone.filter(|shard| !is_first(view, *shard)));
         }
         self.repeat_at = now;
         self.shards = self.copying.iter().map(|shard| (*shard, Copying::of(node, view))).collect();
@@ -174,6 +202,7 @@ impl DirectoryCopies {
     pub(crate) fn on_copy(
         &mut self,
         scope: &mut Scope<'_>,
+        ownership: &Ownership,
         from: NodeId,
         copy: DirectoryCopy,
     ) -> Option<Vec<CopiedRecord>> {
@@ -182,6 +211,12 @@ impl DirectoryCopies {
         let source = copying.sources.get_mut(&from)?;
         if source.is_done || source.after != copy.after {
             return None; // A part that came before.
+        }
+        if source.after.is_some() && source.has_directory != copy.is_directory {
+            // It has the directory since it was asked first: what it had sent before is not all of it.
+            *source = Source::default();
+            scope.send(from, MessageBody::CopyRequest { shard, after: None });
+            return None;
         }
         source.after = copy.records.last().map(|last| last.granule.clone()).or(copy.after);
         (source.is_done, source.has_directory) = (copy.is_last, copy.is_directory);
@@ -193,21 +228,37 @@ impl DirectoryCopies {
         let layout = &scope.placement.layout;
         let kept = copy.records.into_iter();
         let kept = kept.filter(|record| !layout.was_dropped(record.granule.family));
-        kept.for_each(|record| copying.add(record));
+        kept.for_each(|record| copying.add(from, copy.is_directory, record));
         if !copying.is_complete() {
             return None;
         }
         let mut directories = copying.sources.values().filter(|it| it.is_done && it.has_directory);
-        let is_rebuilt = match directories.next() {
+        let directory = directories.next();
+        let is_rebuilt = match directory {
             Some(source) => source.is_rebuilt,
             None => !is_first(scope.view, shard) && !scope.has(ZeusPlantedBug::CreateWhatWasLost),
         };
+        let is_from_directory = directory.is_some();
         if is_rebuilt {
             self.rebuilt.insert(shard);
         }
         self.copying.remove(&shard);
         self.has_news = true;
-        Some(self.shards.remove(&shard)?.records.into_values().collect())
+        let Copying { records, reported, .. } = self.shards.remove(&shard)?;
+        Some(match is_from_directory {
+            true => records.into_values().collect(),
+            false => ownership.rebuild(scope, shard, reported),
+        })
+    }
+
+    /// Where no other node is live, the directories are rebuilt from what this node knows. Gives their records, once.
+    pub(crate) fn take_alone(
+        &mut self,
+        scope: &Scope<'_>,
+        ownership: &Ownership,
+    ) -> Vec<CopiedRecord> {
+        let shards = std::mem::take(&mut self.alone).into_iter();
+        shards.flat_map(|shard| ownership.rebuild(scope, shard, Reports::default())).collect()
     }
 }
 
@@ -219,7 +270,7 @@ impl Copying {
     fn of(node: NodeId, view: &View) -> Copying {
         let others = view.live().filter(|other| *other != node);
         let sources = others.map(|other| (other, Source::default())).collect();
-        Copying { sources, records: BTreeMap::new() }
+        Copying { sources, ..Copying::default() }
     }
 
     /// A node with the directory has sent all of it, or all nodes have sent what they have.
@@ -229,16 +280,53 @@ impl Copying {
             || self.sources.values().all(|source| source.is_done)
     }
 
-    fn add(&mut self, record: CopiedRecord) {
-        let newest = |record: &CopiedRecord| {
-            let pending = record.pending.as_ref().map(|inv| inv.record.o_ts);
-            (record.record.o_ts, pending)
-        };
+    fn add(&mut self, from: NodeId, is_directory: bool, record: CopiedRecord) {
+        if !is_directory {
+            return self.reported.add(from, record);
+        }
         match self.records.get_mut(&record.granule) {
-            Some(known) if newest(known) >= newest(&record) => {}
+            Some(known) if known.newness() >= record.newness() => {}
             Some(known) => *known = record,
             None => drop(self.records.insert(record.granule.clone(), record)),
         }
+    }
+}
+
+impl Reports {
+    fn add(&mut self, from: NodeId, record: CopiedRecord) {
+        let reported = self.0.entry(record.granule.clone()).or_insert_with(|| Reported {
+            newest: record.clone(),
+            serving: BTreeSet::new(),
+            owners: BTreeSet::new(),
+        });
+        if record.serves {
+            reported.serving.insert(from);
+        }
+        if record.serves && record.record.owner == Some(from) {
+            reported.owners.insert(from);
+        }
+        if record.newness() > reported.newest.newness() {
+            reported.newest = record;
+        }
+    }
+}
+
+impl Reported {
+    /// The record that counts: the newest one, less the nodes that it names and that do not have what it says.
+    fn counted(self) -> CopiedRecord {
+        let Reported { mut newest, serving, owners } = self;
+        let record = &mut newest.record;
+        if record.owner.is_none_or(|owner| !owners.contains(&owner)) {
+            record.owner = None;
+            record.readers.retain(|reader| serving.contains(reader));
+        }
+        newest
+    }
+}
+
+impl CopiedRecord {
+    fn newness(&self) -> (OwnershipTs, Option<OwnershipTs>) {
+        (self.record.o_ts, self.pending.as_ref().map(|inv| inv.record.o_ts))
     }
 }
 
@@ -258,6 +346,7 @@ impl Ownership {
             .map(|(granule, holding)| CopiedRecord {
                 granule: granule.clone(),
                 record: holding.record.clone(),
+                serves: holding.is_replica && holding.serves,
                 pending: holding
                     .pending
                     .as_ref()
@@ -270,6 +359,22 @@ impl Ownership {
         (records, is_last)
     }
 
+    /// The records of a shard's directory that no node has: what the others have reported, and what is known here. What is pending
+    /// here stays so.
+    fn rebuild(
+        &self,
+        scope: &Scope<'_>,
+        shard: ShardId,
+        mut reported: Reports,
+    ) -> Vec<CopiedRecord> {
+        let (own, _) = self.copied_records(scope, shard, None, usize::MAX - 1);
+        let is_known = |own: &CopiedRecord| !own.record.is_uncreated();
+        for own in own.into_iter().filter(is_known) {
+            reported.add(scope.node, CopiedRecord { pending: None, ..own });
+        }
+        reported.0.into_values().map(Reported::counted).collect()
+    }
+
     /// Takes a copied directory. What is pending is answered as if its `Inv` had come now.
     pub(crate) fn take_copy(
         &mut self,
@@ -278,9 +383,9 @@ impl Ownership {
         from: NodeId,
         records: Vec<CopiedRecord>,
     ) {
-        for CopiedRecord { granule, record, pending } in records {
+        for CopiedRecord { granule, record, pending, .. } in records {
             if !record.is_uncreated() {
-                self.on_val(scope, &granule, record);
+                self.take_record(scope, &granule, record);
             }
             if let Some(inv) = pending {
                 self.on_inv(scope, slots, from, inv);
