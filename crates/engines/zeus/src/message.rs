@@ -37,6 +37,9 @@ pub enum MessageBody {
         granule: GranuleId,
         /// What is validated of it at the sender.
         record: OwnershipRecord,
+        /// Whether a newer record is pending at the sender. It may be validated elsewhere: nodes that the record does not name may
+        /// have the granule.
+        is_pending: bool,
     },
     /// The driver to all arbiters: replace a record. An arbiter that stays invalid sends it again; a repeat is acknowledged
     /// again.

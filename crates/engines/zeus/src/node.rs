@@ -244,7 +244,7 @@ impl ZeusNode {
             MessageBody::Request(request) => {
                 self.is_granule(&request.granule) && is_reached(request.as_of.version)
             }
-            MessageBody::Nack { granule, record } | MessageBody::Val { granule, record } => {
+            MessageBody::Nack { granule, record, .. } | MessageBody::Val { granule, record } => {
                 self.is_granule(granule) && is_reached(record.o_ts.version)
             }
             MessageBody::Recruit { granule, o_ts } => {
@@ -318,8 +318,8 @@ impl ZeusNode {
             MessageBody::Request(request) => {
                 self.ownership.on_request(scope!(self), from, &request);
             }
-            MessageBody::Nack { granule, record } => {
-                self.ownership.on_nack(scope!(self), &granule, record);
+            MessageBody::Nack { granule, record, is_pending } => {
+                self.ownership.on_nack(scope!(self), &granule, record, is_pending);
             }
             MessageBody::Inv(inv) => {
                 self.ownership.on_inv(scope!(self), &self.pipelines, from, inv);

@@ -95,6 +95,12 @@ impl OwnershipRecord {
         self.o_ts.version == 0
     }
 
+    /// All nodes that had the granule have died, as far as the record says.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        !self.is_uncreated() && self.owner.is_none() && self.readers.is_empty()
+    }
+
     fn check(&self) -> Result<(), &'static str> {
         match self.owner.is_none_or(|owner| !self.readers.contains(&owner)) {
             true => Ok(()),

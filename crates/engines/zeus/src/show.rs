@@ -49,7 +49,12 @@ fn text_of(body: &MessageBody) -> String {
             let (granule, as_of) = (name(&request.granule), request.as_of);
             format!("Request {granule} {} as of {as_of}", request.kind)
         }
-        MessageBody::Nack { granule, record } => format!("Nack {} {record}", name(granule)),
+        MessageBody::Nack { granule, record, is_pending } => {
+            // Elsewhere it makes no difference to the receiver.
+            let shows_pending = *is_pending && record.is_lost();
+            let pending = if shows_pending { " pending" } else { "" };
+            format!("Nack {} {record}{pending}", name(granule))
+        }
         MessageBody::Inv(of) => format!("Inv {}", inv(of)),
         MessageBody::Ack(ack) => {
             let rows = ack.rows.as_ref().map_or(String::new(), part);

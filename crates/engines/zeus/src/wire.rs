@@ -134,7 +134,9 @@ fn ownership_body() -> impl Strategy<Value = MessageBody> {
                 MessageBody::Request(OwnershipRequest { number, granule, kind, as_of, waited })
             }
         ),
-        (granule(), record()).prop_map(|(granule, record)| MessageBody::Nack { granule, record }),
+        (granule(), record(), any::<bool>()).prop_map(|(granule, record, is_pending)| {
+            MessageBody::Nack { granule, record, is_pending }
+        }),
         inv().prop_map(MessageBody::Inv),
         (inv(), option::of(part()))
             .prop_map(|(inv, rows)| MessageBody::Ack(OwnershipAck { inv, rows })),

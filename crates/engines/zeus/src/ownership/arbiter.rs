@@ -31,7 +31,9 @@ impl Ownership {
             scope.send(answer_to, MessageBody::Ack(OwnershipAck { inv, rows: None }));
             return;
         }
-        let nack = MessageBody::Nack { granule: granule.clone(), record: record.clone() };
+        let is_pending = holding.pending.is_some();
+        let nack =
+            MessageBody::Nack { granule: granule.clone(), record: record.clone(), is_pending };
         if record.o_ts > o_ts {
             scope.send(from, MessageBody::Val { granule: granule.clone(), record });
             scope.send(inv.requested.by.node, nack);

@@ -84,7 +84,7 @@ impl Ownership {
     fn correct_degree(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) -> DegreeProgress {
         let Some(holding) = self.granules.get(granule) else { return DegreeProgress::Done };
         let record = &holding.record;
-        let is_lost = record.is_uncreated() || record.replicas().next().is_none();
+        let is_lost = record.is_uncreated() || record.is_lost();
         let adopts = record.owner.is_none()
             && !is_lost
             && scope.is_directory_node(granule)

@@ -77,7 +77,8 @@ impl Ownership {
             addressed(scope, inv)
         });
         let Some(inv) = inv else {
-            let body = MessageBody::Nack { granule: granule.clone(), record: known };
+            let is_pending = holding.pending.is_some();
+            let body = MessageBody::Nack { granule: granule.clone(), record: known, is_pending };
             scope.send(from, body);
             if is_first && request.kind.takes() {
                 let until = scope.now + scope.options.favour;

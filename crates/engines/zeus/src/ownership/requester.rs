@@ -87,14 +87,14 @@ impl Ownership {
         }
     }
 
-    /// The granule that the transaction wants and that no live node has any more, if there is one.
+    /// The granule that the transaction wants and that no live node has any more, if there is one. While a newer record is pending
+    /// here, it may be validated elsewhere, by a node that has the granule.
     #[must_use]
     pub fn lost(&self, ticket: Ticket) -> Option<&GranuleId> {
         let want = self.wants.get(ticket)?;
         want.granules.keys().find(|granule| {
-            let record = self.granules.get(granule).map(|holding| &holding.record);
-            record
-                .is_some_and(|record| !record.is_uncreated() && record.replicas().next().is_none())
+            let holding = self.granules.get(granule);
+            holding.is_some_and(|holding| holding.pending.is_none() && holding.record.is_lost())
         })
     }
 
@@ -195,19 +195,21 @@ impl Ownership {
         }
     }
 
-    /// A request was refused: it is made again after a while, with what is known now. A `Leave` or a `Drop` is given up.
+    /// A request was refused: it is made again after a while, with what is known now. A `Leave` or a `Drop` is given up. A record
+    /// that names no live node says that the granule is lost, unless a newer one is pending where it comes from.
     pub(crate) fn on_nack(
         &mut self,
         scope: &mut Scope<'_>,
         granule: &GranuleId,
         record: OwnershipRecord,
+        is_pending: bool,
     ) {
         let random = &mut self.random;
         let Some(holding) = self.granules.get_mut(granule) else { return };
         let is_stale = record.o_ts > holding.hint.max(holding.record.o_ts);
         holding.hint = holding.hint.max(record.o_ts);
         self.counters.nacks += 1;
-        let mut is_lost = false;
+        let is_requested = holding.request.is_some();
         if let Some(request) = &mut holding.request {
             // It was asked as of an older record, as the first request of a node always is. Otherwise another move is
             // under way, or an older transaction waits.
@@ -218,13 +220,13 @@ impl Ownership {
             if !request.kind.takes() {
                 holding.request = None;
             }
-            is_lost = !record.is_uncreated() && record.replicas().next().is_none();
         }
         let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
-        if is_lost {
-            self.take_record(scope, granule, record);
-        } else if is_arbiter {
-            self.on_val(scope, granule, record);
+        match record.is_lost() {
+            true if is_pending => {}
+            true if is_requested => self.take_record(scope, granule, record),
+            true | false if is_arbiter => self.on_val(scope, granule, record),
+            true | false => {}
         }
         self.repeat_if_due(scope, granule);
         self.note(scope, granule);
