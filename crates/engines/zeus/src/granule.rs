@@ -26,7 +26,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The most bytes that the rows of a granule have, keys and values. A move carries all of them.
+/// The most bytes that the rows of a granule have, keys and values, but for granules of the table of requests. A move carries all
+/// of them, and while they are carried the granule is not written.
 pub const GRANULE_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of keys in the table of requests that name a shard, what kind of row it is, and a worker.
@@ -64,6 +65,8 @@ pub struct ScanTooWide {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GranuleLayout {
     tables: BTreeMap<TableId, TableLayout>,
+    /// The table of requests.
+    calls: Option<TableId>,
     /// The id that the next table gets.
     next: TableId,
 }
@@ -99,7 +102,17 @@ impl GranuleLayout {
             let placed = Arc::clone(topology.tables());
             (table.id(), TableLayout { family, division, placed })
         });
-        GranuleLayout { tables: layouts.collect(), next: topology.tables().next() }
+        let calls = topology.tables().iter().find(|table| table.name() == REQUESTS_TABLE);
+        let calls = calls.map(|table| table.id());
+        GranuleLayout { tables: layouts.collect(), calls, next: topology.tables().next() }
+    }
+
+    /// The most bytes that a granule may have; `None` for one of the table of requests. That one has the results of a worker's
+    /// calls on a shard, which are bounded by the number of sessions that a worker keeps; a worker that could store no further result
+    /// could execute no calls.
+    #[must_use]
+    pub fn granule_bytes_max(&self, granule: &GranuleId) -> Option<usize> {
+        (self.calls != Some(granule.family)).then_some(GRANULE_BYTES_MAX)
     }
 
     /// Tables that were dropped keep their granules.
@@ -304,6 +317,15 @@ mod tests {
         assert_eq!(layout.granule_of(T, b"c9"), Some(granule("c9")));
         assert_eq!(layout.granule_of(TableId(2), b"c9"), None);
         assert_eq!(granule("c\"17").to_string(), "t0:\"c\\\"17\"");
+    }
+
+    #[test]
+    fn granules_are_bounded_but_for_those_of_the_table_of_requests() {
+        let requests = TableDefinition::from(by_range(&["", "g"]));
+        let layout = layout_of([("t", by_hash(1).into()), (REQUESTS_TABLE, requests)]);
+        let found = |table| layout.granule_of(table, b"key-of-a-row").expect("a table");
+        assert_eq!(layout.granule_bytes_max(&found(T)), Some(GRANULE_BYTES_MAX));
+        assert_eq!(layout.granule_bytes_max(&found(U)), None);
     }
 
     #[test]

@@ -5,14 +5,15 @@
 //! the node, so no lock is held between.
 
 use super::pipelines::{PendingSlot, Pipelines};
-use crate::granule::{GRANULE_BYTES_MAX, GranuleId};
+use crate::granule::GranuleId;
 use crate::message::{GranuleWrites, ReplicationInv};
 use crate::ownership::Ownership;
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::Level;
-use crate::rows::{GranuleRows, RowKey};
+use crate::rows::{GranuleRows, RowKey, Rows};
 use crate::scope::Scope;
 use crate::version::{Slot, Version};
+use bytes::Bytes;
 use shoal_types::{Clock, Time, WorkerId};
 use std::collections::BTreeSet;
 
@@ -71,7 +72,7 @@ pub enum CommitRefusal {
     OtherWorker(GranuleId),
     /// Something that was read has changed.
     Changed(GranuleId),
-    /// The granule would have more bytes than [`GRANULE_BYTES_MAX`].
+    /// The granule would grow, and have more bytes than [`GRANULE_BYTES_MAX`](crate::granule::GRANULE_BYTES_MAX).
     GranuleFull(GranuleId),
     /// Too many slots of the worker are pending. It passes when the oldest is validated.
     PipelineFull,
@@ -230,14 +231,28 @@ impl LocalCommit {
         }
         for writes in &self.writes {
             let has = rows.granule(&writes.granule).map_or(0, GranuleRows::bytes);
-            let added = writes
-                .rows
-                .iter()
-                .map(|row| row.key.len() + row.value.as_ref().map_or(0, |value| value.len()));
-            if has + added.sum::<usize>() > GRANULE_BYTES_MAX {
+            let (added, removed) = writes.growth(rows);
+            let max = scope.placement.layout.granule_bytes_max(&writes.granule);
+            // What does not grow passes also where it is full: it may be full of tombstones, which go once they are validated.
+            if added > removed && max.is_some_and(|max| has + added - removed > max) {
                 return Err(CommitRefusal::GranuleFull(writes.granule.clone()));
             }
         }
         Ok(())
+    }
+}
+
+impl GranuleWrites {
+    /// The bytes of keys and values that the writes add to the granule, and those that they remove. A deleted row keeps none,
+    /// since its tombstone goes once it is validated.
+    fn growth(&self, rows: &Rows) -> (usize, usize) {
+        let of_value = |value: &Option<Bytes>| value.as_ref().map(Bytes::len);
+        let (mut added, mut removed) = (0, 0);
+        for write in &self.rows {
+            let row = rows.get(&self.granule, &(write.table, write.key.clone()));
+            removed += row.map_or(0, |row| write.key.len() + of_value(&row.value).unwrap_or(0));
+            added += of_value(&write.value).map_or(0, |bytes| write.key.len() + bytes);
+        }
+        (added, removed)
     }
 }

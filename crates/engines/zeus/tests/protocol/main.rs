@@ -3,6 +3,7 @@
 mod checks;
 mod cluster;
 mod history;
+mod limits;
 mod load;
 mod planted;
 mod random;
