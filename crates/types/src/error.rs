@@ -361,8 +361,10 @@ pub enum Rejected {
         #[coded(short)]
         max: usize,
     },
-    /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`].
-    #[error("the transaction would write {bytes} bytes, TRANSACTION_BYTES_MAX is {max}; split it")]
+    /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`], or a lower one of the engine.
+    #[error(
+        "the transaction would write {bytes} bytes, of at most {max} (TRANSACTION_BYTES_MAX, or less with this engine); split it"
+    )]
     #[coded(tag = 3)]
     TransactionBytes {
         /// What it would write with this operation.

@@ -10,12 +10,24 @@ use crate::message::{GranuleWrites, ReplicationInv};
 use crate::ownership::Ownership;
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::Level;
-use crate::rows::{GranuleRows, RowKey, Rows};
+use crate::rows::{GranuleRows, RowKey, RowWrite, Rows};
 use crate::scope::Scope;
 use crate::version::{Slot, Version};
 use bytes::Bytes;
+use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Clock, Time, WorkerId};
 use std::collections::BTreeSet;
+
+/// The most bytes that a transaction writes, with [`ROW_BYTES`] for each row and each granule: its slot is sent in one frame. A
+/// longer frame than the network takes (`NetworkLimits::frame_bytes_max`, 32 MiB) is dropped, each time that it is sent again, and
+/// every later slot of the worker waits behind it. Half of that leaves room for all else that is in the frame.
+pub const SLOT_BYTES_MAX: usize = 16 << 20;
+
+/// The bytes that a row, or the name of a granule, has in a frame beside its key and its value, at most.
+const ROW_BYTES: usize = 16;
+
+// A row of the greatest size can be written.
+const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + 3 * ROW_BYTES < SLOT_BYTES_MAX);
 
 /// A row that a transaction has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,6 +86,8 @@ pub enum CommitRefusal {
     Changed(GranuleId),
     /// The granule would grow, and have more bytes than [`GRANULE_BYTES_MAX`](crate::granule::GRANULE_BYTES_MAX).
     GranuleFull(GranuleId),
+    /// It writes so many bytes, more than [`SLOT_BYTES_MAX`].
+    TooManyBytes(usize),
     /// Too many slots of the worker are pending. It passes when the oldest is validated.
     PipelineFull,
     /// The node is out of the configuration.
@@ -100,6 +114,10 @@ impl Pipelines {
         let id = Pipelines::id(scope, worker).ok_or(CommitRefusal::NotMember)?;
         if self.workers[worker.0 as usize].pending.len() >= scope.options.slots_pending_max {
             return Err(CommitRefusal::PipelineFull);
+        }
+        let bytes = commit.slot_bytes();
+        if bytes > SLOT_BYTES_MAX {
+            return Err(CommitRefusal::TooManyBytes(bytes));
         }
         let touched = self.admit(scope, ownership, &commit)?;
         let pipeline = &self.workers[worker.0 as usize];
@@ -213,6 +231,16 @@ impl LocalCommit {
         let scanned = self.scans.iter().map(|scan| &scan.granule);
         let written = self.writes.iter().map(|writes| &writes.granule);
         read.chain(scanned).chain(written).cloned().collect()
+    }
+
+    /// About the bytes of its slot, and no less.
+    fn slot_bytes(&self) -> usize {
+        let of_row = |row: &RowWrite| row.key.len() + row.value.as_ref().map_or(0, Bytes::len);
+        let of_granule = |writes: &GranuleWrites| {
+            let rows = writes.rows.iter().map(|row| of_row(row) + ROW_BYTES);
+            writes.granule.prefix.len() + ROW_BYTES + rows.sum::<usize>()
+        };
+        self.writes.iter().map(of_granule).sum()
     }
 
     /// What it read is still so, and what it writes has room.

@@ -29,5 +29,7 @@ mod replayed_slots;
 mod replays;
 
 pub use followed::{Followed, FollowedPipelines};
-pub use local::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule};
+pub use local::{
+    CommitRefusal, LocalCommit, ReadCommit, ReadRow, SLOT_BYTES_MAX, ScannedGranule,
+};
 pub use pipelines::{Pipelines, Validated};

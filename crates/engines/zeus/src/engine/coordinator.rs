@@ -5,7 +5,7 @@ use super::shared::{SharedNode, WorkerNews, ticket};
 use super::transaction::{Obstacle, ZeusTransaction};
 use super::transaction_fact::TransactionFact;
 use super::{Zeus, ZeusEffects};
-use crate::commit::{CommitRefusal, LocalCommit, ReadCommit};
+use crate::commit::{CommitRefusal, LocalCommit, ReadCommit, SLOT_BYTES_MAX};
 use crate::granule::GranuleId;
 use crate::node::ZeusNode;
 use crate::ownership::Want;
@@ -369,6 +369,10 @@ impl Zeus {
                 let max = crate::granule::GRANULE_BYTES_MAX;
                 let full = Rejected::GranuleFull { table: granule.family, key, max };
                 CommitProgress::Told(Err(full.into()))
+            }
+            Err(CommitRefusal::TooManyBytes(bytes)) => {
+                let max = SLOT_BYTES_MAX;
+                CommitProgress::Told(Err(Rejected::TransactionBytes { bytes, max }.into()))
             }
             Err(CommitRefusal::NotMember) => CommitProgress::Told(old),
         }

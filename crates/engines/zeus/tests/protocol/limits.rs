@@ -63,3 +63,21 @@ fn a_full_granule_takes_what_does_not_grow() {
     assert_eq!(commit(&mut cluster, &row("a/z", Some(fits - 3))), Ok(Slot(7)));
     assert_eq!(cluster.violation, None);
 }
+
+/// A slot that no frame can carry would never be acknowledged, and hold up all later slots of its worker.
+#[test]
+fn a_slot_larger_than_a_frame_is_refused() {
+    let names: Vec<String> = (b'0'..b'0' + 40).map(|name| char::from(name).to_string()).collect();
+    let mut cluster = owning(&names);
+    let rows = |count: usize| {
+        let rows = names[..count].iter().map(|name| (format!("{name}/x"), Some(1_000_000)));
+        rows.collect::<Vec<_>>()
+    };
+    let refused = commit(&mut cluster, &rows(17));
+    assert!(
+        matches!(refused, Err(CommitRefusal::TooManyBytes(bytes)) if bytes > 17_000_000),
+        "{refused:?}"
+    );
+    assert_eq!(commit(&mut cluster, &rows(16)), Ok(Slot(1)));
+    assert_eq!(cluster.violation, None);
+}

@@ -403,6 +403,7 @@ impl Run {
                     | CommitRefusal::OtherWorker(_)
                     | CommitRefusal::Changed(_)
                     | CommitRefusal::GranuleFull(_)
+                    | CommitRefusal::TooManyBytes(_)
                     | CommitRefusal::PipelineFull => Stage::Waiting,
                 };
                 self.want(number);
