@@ -463,10 +463,12 @@ impl<L: ManagerLog> Manager<L> {
                 true => Time::ZERO,
                 false => self.lease_tracker.end(from, own),
             };
-            self.propose_once(
-                now,
-                Action::Join { node: from, instance, after, lost, last_heartbeat },
-            );
+            if !self.machine.awaits_lease_end(now, from, last_heartbeat) {
+                self.propose_once(
+                    now,
+                    Action::Join { node: from, instance, after, lost, last_heartbeat },
+                );
+            }
         } else {
             let message = ToNode::OtherProcess { instance, incarnation: own };
             effects.push(ManagerEffect::Send { to: from, message });

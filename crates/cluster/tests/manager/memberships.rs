@@ -49,9 +49,14 @@ impl Cluster {
 
     /// A new process of the node asks to be admitted. Returns whether it is.
     fn join(&mut self, node: u32) -> bool {
+        self.join_after(node, self.now)
+    }
+
+    /// The same, where the last heartbeat of the former process has arrived then.
+    fn join_after(&mut self, node: u32, last_heartbeat: Time) -> bool {
         let node = NodeId(node);
         let after = self.machine.node(node).expect("a node").1;
-        let (instance, last_heartbeat) = (ProcessInstance(u64::from(after.0) + 1), self.now);
+        let instance = ProcessInstance(u64::from(after.0) + 1);
         self.apply(Action::Join { node, instance, after, lost: false, last_heartbeat });
         self.machine.node(node).expect("a node").1 > after
     }
@@ -87,11 +92,39 @@ impl Cluster {
         self.apply(Action::Report { claim, epoch, end: EpochEnd::Whole })
     }
 
+    /// A new process of the node asks to be admitted once the lease of the former one has run out, before the next tick.
+    fn restart(&mut self, node: u32) -> bool {
+        self.now = self.now + Duration::from_millis(700);
+        self.join_after(node, Time::ZERO)
+    }
+
     /// Restarts a node until no epoch can begin with that any more, while the shard reports nothing.
     fn exhaust(&mut self) {
-        while self.join(2) {
+        while self.restart(2) {
             assert!(self.epoch() < Epoch(2000), "epochs begin without a limit");
         }
+    }
+}
+
+/// The former process of a node may still run, and show what it has under its lease: the epoch of the next one, in which it is no
+/// replica any more, does not begin before that is over. A restart waits for a lease at most.
+#[test]
+fn a_process_is_admitted_when_the_lease_of_the_former_one_is_over() {
+    for last_tick in [true, false] {
+        let mut cluster = Cluster::new();
+        cluster.tick(10, &[0, 1, 2]);
+        let (epoch, last_heartbeat) = (cluster.epoch(), cluster.now);
+        let mut waited = 0;
+        while !cluster.join_after(2, last_heartbeat) {
+            assert_eq!(cluster.epoch(), epoch, "its membership has begun after {waited} ms");
+            waited += 1;
+            cluster.now = cluster.now + Duration::from_millis(1);
+            if last_tick && waited % 50 == 0 {
+                cluster.tick(0, &[0, 1]);
+            }
+        }
+        assert!((600..=602).contains(&waited), "after {waited} ms");
+        assert!(cluster.epoch() > epoch && cluster.is_alive(2));
     }
 }
 

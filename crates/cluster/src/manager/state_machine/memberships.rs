@@ -10,6 +10,9 @@
 //! live and have their memory; it is declared dead all the same after [`SILENCE_MAX`] leases, as after a crash of several nodes.
 //! And a node that returns has no memory until leaders report that it has caught up.
 //!
+//! A process that is started while the lease of the former one runs is not admitted before that lease is over. The former process may
+//! still run, and the epoch that would begin with the admission is the first one in which its node has other replicas.
+//!
 //! Invariants: a live node is a member since an epoch that has begun. With
 //! [`membership_epochs`](crate::manager::ManagerOptions::membership_epochs), a node and the epoch since which it is a member
 //! name one membership, and no configuration of that epoch or a later one has an earlier membership of the node.
@@ -97,8 +100,24 @@ impl StateMachine {
         node.last_heartbeat = node.last_heartbeat.max(at);
     }
 
-    /// Admits a process of a node. Returns false if it is not to be admitted, or the epoch that begins with that cannot begin
-    /// yet: the process asks again.
+    /// Whether a process of a node has to wait until the lease of the former one has run out, of which the last heartbeat has arrived
+    /// then: where memberships have epochs, the new one begins with an epoch of its own, in which the former process would still show
+    /// what it has under its lease. A node that is dead has no lease any more.
+    pub(in crate::manager) fn awaits_lease_end(
+        &self,
+        now: Time,
+        id: NodeId,
+        last_heartbeat: Time,
+    ) -> bool {
+        let Some(node) = self.nodes.get(id.0 as usize) else { return false };
+        let has_former = node.incarnation > Incarnation(0) && node.alive;
+        self.options.membership_epochs
+            && has_former
+            && self.lease_end(&node.heard_at(last_heartbeat.min(now))) > now
+    }
+
+    /// Admits a process of a node. Returns false if it is not to be admitted, or not yet, since the lease of the former process
+    /// runs or the epoch that begins with that cannot begin: the process asks again.
     pub(super) fn on_join(
         &mut self,
         now: Time,
@@ -112,14 +131,16 @@ impl StateMachine {
         if node.incarnation != after || is_over {
             return false; // Another process was admitted since, or none is any more.
         }
+        if self.awaits_lease_end(now, id, last_heartbeat) {
+            return false;
+        }
         // A node that joins in time, in its first process, was alive from the beginning.
         let is_new = after > Incarnation(0) || !node.alive;
         let since = if is_new { self.next_membership() } else { Some(node.since) };
         let Some(since) = since else { return false };
         let incarnation = Incarnation(after.0 + 1);
         // The former process may act until then, if it still runs.
-        let last =
-            NodeState { last_heartbeat: node.last_heartbeat.max(last_heartbeat.min(now)), ..node };
+        let last = node.heard_at(last_heartbeat.min(now));
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
         self.members_changed |= is_new;
@@ -188,5 +209,12 @@ impl StateMachine {
             let chosen = self.promote_replicas();
             self.raise_epoch(&chosen, effects);
         }
+    }
+}
+
+impl NodeState {
+    /// The node, if a heartbeat of it has arrived then.
+    fn heard_at(self, at: Time) -> NodeState {
+        NodeState { last_heartbeat: self.last_heartbeat.max(at), ..self }
     }
 }
