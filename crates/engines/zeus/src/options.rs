@@ -41,10 +41,19 @@ const LONGEST_WAIT: u32 = 8;
 /// A granule without an owner is left to transactions for so many turns of [`ZeusOptions::repeat_after`].
 const ADOPTED_AFTER: u32 = 20;
 
+/// Acknowledgements are kept for so many of the longest waits of an arbiter.
+const COLLECTED_KEPT: u32 = 8;
+
 impl ZeusOptions {
     /// How long granules without an owner are left to transactions.
     pub(crate) fn adopt_after(&self) -> Duration {
         self.repeat_after * ADOPTED_AFTER
+    }
+
+    /// How long acknowledgements are kept to which none is added: several times as long as an arbiter waits before it sends an `Inv`
+    /// again.
+    pub(crate) fn collected_kept(&self) -> Duration {
+        self.replay_after * LONGEST_WAIT * COLLECTED_KEPT
     }
 
     /// The waits of an arbiter before it sends an `Inv` again. They grow: in a congested network, what is sent again delays the

@@ -284,6 +284,8 @@ impl Engine for Zeus {
             ("reports of epochs", self.reported.len()),
             ("granules known", node.ownership().holdings().count()),
             ("granules that are open", node.ownership().open()),
+            ("acknowledgements of granules", node.ownership().collected()),
+            ("granules given up in this epoch", node.ownership().forgotten()),
             ("wants", node.ownership().wants().len()),
             ("pipelines followed", node.followed().iter().count()),
         ];

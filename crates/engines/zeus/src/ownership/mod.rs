@@ -85,6 +85,8 @@ struct Collected {
     needed: BTreeSet<NodeId>,
     /// The node that gives the rows.
     sender: Option<NodeId>,
+    /// When an acknowledgement, or a part of the rows, came last.
+    changed: Time,
 }
 
 /// A node's part of the ownership protocol.
@@ -96,6 +98,8 @@ pub struct Ownership {
     forgotten: BTreeMap<GranuleId, OwnershipRecord>,
     open: OpenGranules,
     collected: BTreeMap<(GranuleId, OwnershipTs), Collected>,
+    /// When acknowledgements that are not completed are looked at next, if there are any.
+    collected_due: Option<Time>,
     wants: Wants,
     /// Granules of which something has changed since the transactions that wait were looked at.
     changed: BTreeSet<GranuleId>,
@@ -124,6 +128,7 @@ impl Ownership {
             forgotten: BTreeMap::new(),
             open: OpenGranules::default(),
             collected: BTreeMap::new(),
+            collected_due: None,
             wants: Wants::default(),
             changed: BTreeSet::new(),
             favoured: BTreeMap::new(),
@@ -173,6 +178,18 @@ impl Ownership {
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// For how many invalidations there are acknowledgements that are not complete.
+    #[must_use]
+    pub fn collected(&self) -> usize {
+        self.collected.len()
+    }
+
+    /// How many granules the node has given up in this epoch, whose records it keeps.
+    #[must_use]
+    pub fn forgotten(&self) -> usize {
+        self.forgotten.len()
     }
 
     /// The level at which the node may use the granule now.
@@ -264,6 +281,7 @@ impl Ownership {
     /// Looks at what is due: holds that are over, and what has to be sent again.
     pub(crate) fn tick(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
         self.favoured.retain(|_, favoured| !favoured.is_over(scope.now));
+        self.drop_old_collected(scope);
         for granule in self.open.due(scope.now) {
             self.acknowledge(scope, slots, &granule);
             self.replay_if_due(scope, &granule);
@@ -292,7 +310,7 @@ impl Ownership {
     /// When something has to be looked at again, at the latest.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
         let uneven = (!self.uneven.is_empty()).then_some(self.recruit_at);
-        self.open.next().into_iter().chain(uneven).min()
+        self.open.next().into_iter().chain(uneven).chain(self.collected_due).min()
     }
 
     /// In a new epoch: the dead are in no record, invalidation or collection, and acknowledgements of the old epoch are
@@ -303,6 +321,7 @@ impl Ownership {
         is_dead: impl Fn(NodeId) -> bool + Copy,
     ) {
         self.collected.clear();
+        self.collected_due = None;
         // No acknowledgement of an earlier epoch is taken.
         self.forgotten.clear();
         self.favoured.clear();

@@ -80,6 +80,7 @@ impl Ownership {
         }
         rows.rows.extend(part.rows);
         rows.is_last = part.is_last;
+        collected.changed = scope.now;
         self.request_part(scope, granule, *o_ts);
         self.complete(scope, granule, *o_ts);
     }

@@ -254,7 +254,10 @@ impl Ownership {
                 from: BTreeSet::new(),
                 needed: BTreeSet::new(),
                 sender: None,
+                changed: scope.now,
             });
+        self.collected_due.get_or_insert(scope.now + scope.options.collected_kept());
+        collected.changed = scope.now;
         collected.from.insert(from);
         collected.needed.extend(arbiters);
         collected.ack.inv.source = source.or(collected.ack.inv.source);
@@ -324,6 +327,18 @@ impl Ownership {
         let val = MessageBody::Val { granule: granule.clone(), record };
         scope.send_to_all(told(scope, &inv, &needed), &val);
         self.note(scope, granule);
+    }
+
+    /// Drops acknowledgements to which none was added for long. They are of a record that lost against a contending one, which a
+    /// requester that wants the granule no more does not learn of: while it is pending anywhere, all arbiters acknowledge it again and
+    /// again.
+    pub(super) fn drop_old_collected(&mut self, scope: &Scope<'_>) {
+        if self.collected_due.is_none_or(|at| at > scope.now) {
+            return;
+        }
+        let kept = scope.options.collected_kept();
+        self.collected.retain(|_, collected| collected.changed + kept > scope.now);
+        self.collected_due = (!self.collected.is_empty()).then_some(scope.now + kept);
     }
 
     /// Acknowledgements of records up to this one decide nothing any more.

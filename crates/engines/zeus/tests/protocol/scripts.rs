@@ -14,7 +14,7 @@
 //! deliver [FILTER…]   lose [FILTER…]   repeat [FILTER…]   (from= to= kind= count=)
 //! settle              reverse          wait MICROSECONDS
 //! epoch [dead=N,…] [back=N,…]          hear NODE…         crash NODE       restart NODE
-//! show GRANULE
+//! show GRANULE                         collected NODE    (of how many `Inv`s acknowledgements are kept)
 //! ```
 
 use crate::cluster::{Cluster, Delivery, T, granule};
@@ -99,6 +99,11 @@ impl Script {
             }
             "crash" => self.cluster.crash(NodeId(words.number(1))),
             "restart" => self.cluster.restart(NodeId(words.number(1))),
+            "collected" => {
+                let node = NodeId(words.number(1));
+                let count = self.cluster.up(node).map(|up| up.ownership().collected());
+                self.cluster.trace.push(format!("{node} collects for {count:?}"));
+            }
             "show" => self.show(&granule(words.plain[1])),
             other => panic!("no such command: {other}"),
         }
