@@ -149,6 +149,11 @@ impl Rows {
         self.validations
     }
 
+    /// What waits for rows or slots is to be looked at, though no row has become valid.
+    pub(crate) fn wake(&mut self) {
+        self.validations += 1;
+    }
+
     /// Installs what a slot writes to a granule; a row that has a newer version keeps it.
     pub fn apply(
         &mut self,

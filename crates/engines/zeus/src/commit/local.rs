@@ -80,7 +80,8 @@ pub enum ReadCommit {
 pub enum CommitRefusal {
     /// The node does not own a granule, or has to let it go: it has to be wanted anew.
     NotOwned(GranuleId),
-    /// A pending slot of another worker has read or written the granule. It passes when that is validated.
+    /// A pending slot of another worker has read or written the granule, or an older transaction of another worker waits for
+    /// such slots. It passes when those are validated.
     OtherWorker(GranuleId),
     /// Something that was read has changed.
     Changed(GranuleId),
@@ -119,7 +120,12 @@ impl Pipelines {
         if bytes > SLOT_BYTES_MAX {
             return Err(CommitRefusal::TooManyBytes(bytes));
         }
-        let touched = self.admit(scope, ownership, &commit)?;
+        let admitted = self.admit(scope, ownership, &commit);
+        if let Err(CommitRefusal::OtherWorker(granule)) = &admitted {
+            self.turns.wait(granule, worker, commit.born);
+        }
+        let touched = admitted?;
+        touched.iter().for_each(|granule| self.turns.commit(granule, worker, commit.born));
         let pipeline = &self.workers[worker.0 as usize];
         let clocks = touched.iter().map(|granule| ownership.clock(granule));
         let least = pipeline.last_clock;
@@ -215,7 +221,8 @@ impl Pipelines {
             if !may_write && !reads_only {
                 return Err(CommitRefusal::NotOwned(granule.clone()));
             }
-            if self.touching(granule).any(|other| other != commit.worker) {
+            let is_behind = self.turns.is_behind(granule, commit.worker, commit.born);
+            if is_behind || self.touching(granule).any(|other| other != commit.worker) {
                 return Err(CommitRefusal::OtherWorker(granule.clone()));
             }
         }

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `local.rs` | the local commit |
 //! | `pipelines.rs` | the slots of this node's workers |
+//! | `worker_turns.rs` | which worker of the node is next on a granule |
 //! | `followed.rs` | what a follower does |
 //! | `replays.rs`, `replayed_slots.rs` | slots of dead coordinators |
 
@@ -27,6 +28,7 @@ mod local;
 mod pipelines;
 mod replayed_slots;
 mod replays;
+mod worker_turns;
 
 pub use followed::{Followed, FollowedPipelines};
 pub use local::{

@@ -1,5 +1,6 @@
 //! The slots of this node's workers that are committed locally, until they are validated.
 
+use super::worker_turns::WorkerTurns;
 use crate::granule::GranuleId;
 use crate::granule_map::GranuleIndex;
 use crate::message::{MessageBody, ReplicationInv};
@@ -53,6 +54,7 @@ pub struct Pipelines {
     pub(super) workers: Vec<Pipeline>,
     /// How many pending slots of which workers touch a granule: of one worker, mostly.
     touched: GranuleIndex<Vec<(WorkerId, u32)>>,
+    pub(super) turns: WorkerTurns,
 }
 
 impl PendingSlots for Pipelines {
@@ -69,7 +71,7 @@ impl PendingSlots for Pipelines {
 impl Pipelines {
     pub(crate) fn new(workers: u32) -> Pipelines {
         let workers = (0..workers).map(|_| Pipeline::default()).collect();
-        Pipelines { workers, touched: GranuleIndex::default() }
+        Pipelines { workers, touched: GranuleIndex::default(), turns: WorkerTurns::default() }
     }
 
     /// The workers that have pending slots which read or wrote the granule.
@@ -172,6 +174,11 @@ impl Pipelines {
                 scope.send_to_all(told, &body);
             }
         }
+        let until = scope.now + scope.options.favour;
+        for granule in &left {
+            let touching = self.touched.get(granule).into_iter().flatten();
+            self.turns.settle(granule, touching.map(|(worker, _)| *worker), until);
+        }
         left
     }
 
@@ -197,8 +204,11 @@ impl Pipelines {
         }
     }
 
-    /// Sends again what was not acknowledged in time.
+    /// Sends again what was not acknowledged in time, and ends turns that were not taken.
     pub(crate) fn repeat(&mut self, scope: &mut Scope<'_>) {
+        if self.turns.end(scope.now) {
+            scope.rows.wake();
+        }
         for pipeline in &mut self.workers {
             let mut again = Vec::new();
             let validated = pipeline.validated;
@@ -219,7 +229,7 @@ impl Pipelines {
     /// When something has to be sent again.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
         let slots = self.workers.iter().flat_map(|pipeline| &pipeline.pending);
-        slots.map(|slot| slot.repeat_at).min()
+        slots.map(|slot| slot.repeat_at).chain(self.turns.due()).min()
     }
 
     /// In a new epoch: the dead follow nothing, and what is pending is sent again.

@@ -7,7 +7,7 @@ use shoal_zeus::ZeusPlantedBug;
 
 /// Each bug, and a seed that finds it.
 const CAUGHT: [(ZeusPlantedBug, u64); 17] = [
-    (ZeusPlantedBug::ReplayUnapplied, 649),
+    (ZeusPlantedBug::ReplayUnapplied, 5932),
     (ZeusPlantedBug::WaitWhileHolding, 0),
     (ZeusPlantedBug::OwnBeforeAllAcks, 0),
     (ZeusPlantedBug::LesserWins, 12),

@@ -1,0 +1,74 @@
+//! Which worker of a node is next on a granule that several of them write.
+//!
+//! A transaction waits until no pending slot of another worker has touched its granules. The worker of those slots may begin
+//! others all the time, so the oldest transaction that waits for a granule is noted, and younger ones of other workers wait behind
+//! it. Transactions that wait hold nothing, and slots end: the oldest one of all commits.
+//!
+//! Invariant: while a transaction is noted without a limit, slots of other workers touch the granule. Once they are validated it is
+//! woken, and has to come back within [`favour`](crate::ZeusOptions::favour): it may have failed meanwhile.
+
+use crate::granule::GranuleId;
+use shoal_types::{Time, WorkerId};
+use std::collections::BTreeMap;
+
+/// The oldest transactions that wait for granules.
+#[derive(Debug, Default)]
+pub(super) struct WorkerTurns(BTreeMap<GranuleId, Waiting>);
+
+/// The oldest transaction that waits for slots of other workers on a granule.
+#[derive(Debug)]
+struct Waiting {
+    worker: WorkerId,
+    born: Time,
+    /// Until when it has to come back, if it waits for no slot any more.
+    until: Option<Time>,
+}
+
+impl WorkerTurns {
+    /// A transaction of the worker that was born then waits for slots of other workers.
+    pub(super) fn wait(&mut self, granule: &GranuleId, worker: WorkerId, born: Time) {
+        let waiting = self.0.get(granule);
+        if waiting.is_none_or(|waiting| born <= waiting.born) {
+            self.0.insert(granule.clone(), Waiting { worker, born, until: None });
+        }
+    }
+
+    /// Whether an older transaction of another worker waits for the granule.
+    pub(super) fn is_behind(&self, granule: &GranuleId, worker: WorkerId, born: Time) -> bool {
+        let waiting = self.0.get(granule);
+        waiting.is_some_and(|waiting| waiting.worker != worker && waiting.born < born)
+    }
+
+    /// A transaction of the worker that was born then is committed.
+    pub(super) fn commit(&mut self, granule: &GranuleId, worker: WorkerId, born: Time) {
+        let waiting = self.0.get(granule);
+        if waiting.is_some_and(|waiting| (waiting.worker, waiting.born) == (worker, born)) {
+            self.0.remove(granule);
+        }
+    }
+
+    /// Slots that touched the granule are validated; those of `touching` are not.
+    pub(super) fn settle(
+        &mut self,
+        granule: &GranuleId,
+        mut touching: impl Iterator<Item = WorkerId>,
+        until: Time,
+    ) {
+        let Some(waiting) = self.0.get_mut(granule) else { return };
+        if touching.all(|worker| worker == waiting.worker) {
+            waiting.until.get_or_insert(until);
+        }
+    }
+
+    /// Forgets those that have not come back in time. Says whether there were any.
+    pub(super) fn end(&mut self, now: Time) -> bool {
+        let before = self.0.len();
+        self.0.retain(|_, waiting| waiting.until.is_none_or(|until| until > now));
+        self.0.len() < before
+    }
+
+    /// When the next one has to have come back.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.0.values().filter_map(|waiting| waiting.until).min()
+    }
+}
