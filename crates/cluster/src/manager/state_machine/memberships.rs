@@ -113,7 +113,7 @@ impl StateMachine {
         let has_former = node.incarnation > Incarnation(0) && node.alive;
         self.options.membership_epochs
             && has_former
-            && self.lease_end(&node.heard_at(last_heartbeat.min(now))) > now
+            && self.lease_end(&node.with_heartbeat(last_heartbeat.min(now))) > now
     }
 
     /// Admits a process of a node. Returns false if it is not to be admitted, or not yet, since the lease of the former process
@@ -140,7 +140,7 @@ impl StateMachine {
         let Some(since) = since else { return false };
         let incarnation = Incarnation(after.0 + 1);
         // The former process may act until then, if it still runs.
-        let last = node.heard_at(last_heartbeat.min(now));
+        let last = node.with_heartbeat(last_heartbeat.min(now));
         let lease_end = if node.alive { self.lease_end(&last) } else { now };
         let known = Revision(0);
         self.members_changed |= is_new;
@@ -214,7 +214,7 @@ impl StateMachine {
 
 impl NodeState {
     /// The node, if a heartbeat of it has arrived then.
-    fn heard_at(self, at: Time) -> NodeState {
+    fn with_heartbeat(self, at: Time) -> NodeState {
         NodeState { last_heartbeat: self.last_heartbeat.max(at), ..self }
     }
 }

@@ -122,9 +122,8 @@ impl Ownership {
         let (level, born) = self.wants.needed(granule)?;
         let holding = self.granules.get(granule);
         // An owner that has acknowledged a move asks for the granule once the move is complete.
-        let is_owner = holding.is_some_and(|holding| {
-            holding.is_replica && holding.record.owner == Some(scope.node)
-        });
+        let is_owner = holding
+            .is_some_and(|holding| holding.is_replica && holding.record.owner == Some(scope.node));
         let has = if is_owner { Level::Owner } else { self.level(scope.node, granule) };
         match level {
             Level::Owner if has < Level::Owner => Some((RequestKind::Own, born)),
