@@ -148,6 +148,12 @@ pub fn is_of_head(place: &WalkPlace) -> bool {
     place.table == HEAD
 }
 
+/// Whether a part can begin at this place, which a receiver has named.
+#[must_use]
+pub fn is_place(place: &WalkPlace) -> bool {
+    (place.table != RANGES && place.table != HEAD) || number_of(place).is_some()
+}
+
 /// The part of a head that begins at this place, and where the next one does.
 ///
 /// # Panics
@@ -159,6 +165,8 @@ pub fn head_part(
     part: CopyPart,
 ) -> (PartContents, Option<WalkPlace>) {
     let first = number_of(from).expect("a place of a head") as usize;
+    // A receiver may have forgotten where it is, and ask for what is behind the end.
+    let first = first.min(head.len());
     let end = first.saturating_add(part.bytes_max.max(HEAD_PART_BYTES)).min(head.len());
     let next = (end < head.len()).then(|| head_place(end));
     (PartContents::Head(head.slice(first..end)), next)
@@ -338,5 +346,21 @@ impl SnapshotInProgress {
             ledger.restore_record(&record, is_recent, is_coordinated, waits_for);
         }
         Some(ledger)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_is_none_of_ours_is_refused_and_one_behind_the_end_brings_nothing() {
+        assert!(is_place(&WalkPlace::default()) && is_place(&head_place(7)));
+        for table in [RANGES, HEAD] {
+            assert!(!is_place(&WalkPlace { table, key: vec![1] }));
+        }
+        let part = CopyPart { records_max: 1, bytes_max: 1 };
+        let (contents, next) = head_part(&Bytes::from_static(b"head"), &head_place(9), part);
+        assert_eq!((contents.bytes(), next), (0, None));
     }
 }

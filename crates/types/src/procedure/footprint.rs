@@ -15,7 +15,9 @@ use std::ops::Bound;
 pub enum Shape {
     /// In independent pieces, one a shard, each on the rows of that shard alone. The results of the pieces are joined
     /// by [`Procedure::combine`](super::Procedure::combine). What one piece writes, returns or refuses does not depend on
-    /// what another reads.
+    /// what another reads. And what one refuses, all refuse, as where it follows from the arguments: an engine may execute them
+    /// apart, so that others do not learn of a refusal, and then the caller receives
+    /// [`Unknown::Participant`](crate::Unknown::Participant).
     Pieces,
     /// Only as a whole, with everything that it reads in one place. It depends on nothing but its arguments and what
     /// it reads, so that every place that has all of that finds the same.

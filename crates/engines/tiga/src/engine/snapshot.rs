@@ -4,7 +4,7 @@
 use super::message::SnapshotPart;
 use super::snapshots::Snapshots;
 use super::{Tiga, TigaEffects, TigaEngineMessage};
-use crate::snapshot::{SnapshotInProgress, head_part, is_of_head};
+use crate::snapshot::{SnapshotInProgress, head_part, is_of_head, is_place};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_replication::snapshot_transfer::{CopyKey, NextPart, SnapshotHead, place_form, place_of};
@@ -67,7 +67,10 @@ impl Tiga {
         reached: Option<&(TableId, Bytes)>,
     ) {
         let key = CopyKey { at: at(shard), peer: from, copy };
-        if !self.snapshots.senders.acknowledge(now, key, reached.map(place_of)) {
+        let reached = reached.map(place_of);
+        let is_known = reached.as_ref().is_none_or(is_place)
+            && self.snapshots.senders.acknowledge(now, key, reached);
+        if !is_known {
             self.runtime.counters.dropped += 1;
         }
     }
