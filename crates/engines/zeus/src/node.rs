@@ -150,7 +150,8 @@ impl ZeusNode {
     /// Takes the directories that no other live node could know.
     fn take_alone(&mut self) {
         let mut copies = std::mem::take(&mut self.copies);
-        let records = copies.take_alone(scope!(self), &self.ownership);
+        let scope: &Scope<'_> = scope!(self);
+        let records = copies.take_alone(scope, &self.ownership);
         self.copies = copies;
         self.ownership.take_copy(scope!(self), &self.pipelines, self.node, records);
     }
