@@ -18,7 +18,7 @@ use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Clock, Time, WorkerId};
 use std::collections::BTreeSet;
 
-/// The most bytes that a transaction writes, with [`ROW_BYTES`] for each row and each granule: its slot is sent in one frame. A
+/// The most bytes that a transaction writes, with 16 more for each row and each granule: its slot is sent in one frame. A
 /// longer frame than the network takes (`NetworkLimits::frame_bytes_max`, 32 MiB) is dropped, each time that it is sent again, and
 /// every later slot of the worker waits behind it. Half of that leaves room for all else that is in the frame.
 pub const SLOT_BYTES_MAX: usize = 16 << 20;
