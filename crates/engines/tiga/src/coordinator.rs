@@ -75,14 +75,8 @@ struct Open {
     repetition: Backoff,
     give_up_at: Time,
     /// It has committed, and its outcome was reported. It is over once all participants have it decided: until then it may
-    /// stand in no log, and a recovery keeps only what is not over.
+    /// stand in no log, and a recovery keeps only what is not over. It is never given up.
     is_committed: bool,
-}
-
-impl Open {
-    fn is_decided_everywhere(&self) -> bool {
-        self.parts.iter().all(|part| part.stable.is_some())
-    }
 }
 
 /// The coordinator of a node.
@@ -217,10 +211,7 @@ impl Coordinator {
     fn decide(&mut self, step: &mut Step<'_>, id: TransactionId) {
         let open = &self.open[&id];
         if open.is_committed {
-            if open.is_decided_everywhere() {
-                self.open.remove(&id);
-            }
-            return;
+            return self.forget_if_over(id);
         }
         let bugs = step.options.bugs;
         let mut decided: Vec<(Time, &[Ballot], bool)> = Vec::with_capacity(open.parts.len());
@@ -262,11 +253,16 @@ impl Coordinator {
         let shards = self.open[&id].transaction.parts.iter().map(|part| part.shard).collect();
         step.observe(|| TigaObservation::Committed { id, t, path, shards });
         let open = self.open.get_mut(&id).expect("it was open");
-        open.is_committed = true;
-        if open.is_decided_everywhere() {
+        (open.is_committed, open.give_up_at) = (true, Time::MAX);
+        self.forget_if_over(id);
+        self.ended.push(Ended { id, outcome: Outcome::Committed(results), committed });
+    }
+
+    /// Forgets a committed transaction that all participants have decided.
+    fn forget_if_over(&mut self, id: TransactionId) {
+        if self.open[&id].parts.iter().all(|part| part.stable.is_some()) {
             self.open.remove(&id);
         }
-        self.ended.push(Ended { id, outcome: Outcome::Committed(results), committed });
     }
 
     fn count(&mut self, step: &Step<'_>, id: TransactionId, is_fast: bool) {
@@ -340,7 +336,7 @@ impl Coordinator {
         while let Some((at, id)) = self.timers.first().copied().filter(|(at, _)| *at <= step.now) {
             self.timers.remove(&(at, id));
             let Some(open) = self.open.get_mut(&id) else { continue };
-            if open.give_up_at <= step.now && !open.is_committed {
+            if open.give_up_at <= step.now {
                 let undecided = open.parts.iter().position(|part| part.stable.is_none());
                 let shard = open.transaction.parts[undecided.unwrap_or(0)].shard;
                 self.counters.unknown += 1;
@@ -350,8 +346,7 @@ impl Coordinator {
             self.counters.repeated += 1;
             submit(step, open.t, &open.transaction, false);
             let repeat_at = step.now + open.repetition.advance();
-            let at = if open.is_committed { repeat_at } else { repeat_at.min(open.give_up_at) };
-            self.timers.insert((at, id));
+            self.timers.insert((repeat_at.min(open.give_up_at), id));
         }
     }
 

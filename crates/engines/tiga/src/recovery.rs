@@ -89,18 +89,20 @@ impl Replica {
         let applied = self.ledger.applied;
         let is_whole = self.ledger.length() == applied;
         let Some(view) = step.view.shard(self.shard).cloned() else { return };
-        let own_list = self.own_list(step);
-        let Some(leading) = &mut self.leading else { return };
-        let ballot = leading.ballot;
-        let Phase::Preparing { length, lists, repetition } = &mut leading.phase else { return };
+        let Some(leading) = &self.leading else { return };
+        let (me, ballot) = (step.view.me, leading.ballot);
+        let Phase::Preparing { length, lists, .. } = &leading.phase else { return };
         let is_adopted = length.is_some_and(|length| applied >= length) && is_whole;
-        if !is_adopted || !view.full.contains(&step.view.me) || view.ballot != ballot {
+        if !is_adopted || !view.full.contains(&me) || view.ballot != ballot {
             return;
         }
+        let own_list = (!lists.contains_key(&me)).then(|| self.own_list(step));
+        let leading = self.leading.as_mut().expect("prepares");
+        let Phase::Preparing { lists, repetition, .. } = &mut leading.phase else { return };
         // What was committed by votes was counted among the voters of the base. One that was added since, or that has lost its
         // memory and has nothing of the base, knows nothing of that.
         let base = &self.ledger.base;
-        lists.insert(step.view.me, own_list);
+        lists.extend(own_list.map(|list| (me, list)));
         lists.retain(|node, _| view.full.contains(node) && base.voters.contains(node));
         let needed = lists_needed(base, &view);
         if lists.len() < needed {

@@ -120,7 +120,7 @@ impl ZeusNode {
             self.forget();
         }
         let earlier = std::mem::replace(&mut self.view, view);
-        let (node, view) = (self.node, &self.view);
+        let (node, view) = (self.node, self.view.clone());
         let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
         (self.barrier, self.went_past_barrier) = (Barrier::new(view.live()), false);
         let since = match self.options.bugs.has(ZeusPlantedBug::AddedWithoutCopy) {
@@ -128,20 +128,14 @@ impl ZeusNode {
             false => earlier.epoch,
         };
         let since = (!was_out).then_some(since);
-        self.copies.enter_epoch(node, since, view, now);
-        if !self.view.is_live(self.node) {
+        self.copies.enter_epoch(node, since, &view, now);
+        if !view.is_live(node) {
             return;
         }
-        let epoch = self.view.epoch;
-        self.pipelines.enter_epoch(epoch, now, is_dead);
-        let scope = scope!(self);
-        let (node, view) = (scope.node, scope.view);
-        let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
-        self.ownership.enter_epoch(scope, is_dead);
+        self.pipelines.enter_epoch(view.epoch, now, is_dead);
+        self.ownership.enter_epoch(scope!(self), is_dead);
         self.take_alone();
-        let scope = scope!(self);
-        let (node, view) = (scope.node, scope.view);
-        let is_dead = |other: NodeId| other != node && view.has_lost(other, &earlier);
+        let scope: &Scope<'_> = scope!(self);
         self.followed.enter_epoch(scope, is_dead);
         self.repeat();
         self.finish();
@@ -149,10 +143,8 @@ impl ZeusNode {
 
     /// Takes the directories that no other live node could know.
     fn take_alone(&mut self) {
-        let mut copies = std::mem::take(&mut self.copies);
-        let scope: &Scope<'_> = scope!(self);
-        let records = copies.take_alone(scope, &self.ownership);
-        self.copies = copies;
+        let records =
+            self.with_copies(|copies, scope, ownership| copies.take_alone(scope, ownership));
         self.ownership.take_copy(scope!(self), &self.pipelines, self.node, records);
     }
 
@@ -356,9 +348,9 @@ impl ZeusNode {
             MessageBody::CopyQuery { shard } => self.copies.on_query(scope!(self), from, shard),
             MessageBody::CopyDone { shard } => self.copies.on_done(from, shard),
             MessageBody::Copy(copy) => {
-                let mut copies = std::mem::take(&mut self.copies);
-                let records = copies.on_copy(scope!(self), &self.ownership, from, copy);
-                self.copies = copies;
+                let records = self.with_copies(|copies, scope, ownership| {
+                    copies.on_copy(scope, ownership, from, copy)
+                });
                 let records = records.unwrap_or_default();
                 self.ownership.take_copy(scope!(self), &self.pipelines, from, records);
             }
@@ -368,9 +360,12 @@ impl ZeusNode {
         }
     }
 
-    fn with_copies<T>(&mut self, f: impl FnOnce(&mut DirectoryCopies, &mut Scope<'_>) -> T) -> T {
+    fn with_copies<T>(
+        &mut self,
+        f: impl FnOnce(&mut DirectoryCopies, &mut Scope<'_>, &Ownership) -> T,
+    ) -> T {
         let mut copies = std::mem::take(&mut self.copies);
-        let made = f(&mut copies, scope!(self));
+        let made = f(&mut copies, scope!(self), &self.ownership);
         self.copies = copies;
         made
     }
@@ -404,7 +399,7 @@ impl ZeusNode {
         self.pipelines.repeat(scope!(self));
         self.followed.repeat_replays(scope!(self));
         self.followed.remind(scope!(self));
-        self.with_copies(DirectoryCopies::repeat);
+        self.with_copies(|copies, scope, _| copies.repeat(scope));
     }
 
     /// Takes the messages of the node to itself, and what has become possible by it.

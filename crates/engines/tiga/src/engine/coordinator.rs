@@ -3,11 +3,11 @@
 use super::metrics::PREPARING;
 use super::transaction::{OpenTransaction, PendingRead};
 use super::{Tiga, TigaEffects};
-use crate::coordinator::{Ended, Outcome};
+use crate::coordinator::{Coordinator, Ended, Outcome};
 use crate::message::{Found, Message};
 use crate::repetition::Repetition;
 use shoal_engine::execution::remote_branches::RemoteBranches;
-use shoal_engine::execution::worker_context::{BodyEnd, Submission, recovering};
+use shoal_engine::execution::worker_context::{BodyEnd, Submission, WorkerContext, recovering};
 use shoal_engine::operation::Operation;
 use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Unknown, WorkerPlace};
 use std::rc::Rc;
@@ -149,7 +149,6 @@ impl Tiga {
     /// Hands a transaction to the protocol, if its body is done and all that it reads is here.
     fn try_commit(&mut self, sequence: u64, effects: &mut TigaEffects) {
         let now = self.runtime.worker_context.now.get();
-        let oldest = self.oldest();
         let Some(transaction) = self.transactions.get_mut(&sequence) else { return };
         let Some(ending) = transaction.ending else { return };
         if transaction.handed_at.is_some() {
@@ -166,6 +165,7 @@ impl Tiga {
             return self.tell(sequence, Ok(()));
         }
         let tables = self.runtime.worker_context.known_tables();
+        let oldest = oldest(&self.runtime.worker_context, self.node.coordinator());
         let certificate = transaction.certificate(self.node.view(), &tables, oldest, ending);
         let Some(certificate) = certificate else { return self.tell(sequence, Ok(())) };
         transaction.handed_at = Some(now);
@@ -178,16 +178,6 @@ impl Tiga {
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, certificate, patience);
         });
-    }
-
-    /// The number of this worker's oldest transaction that is not over. One that is committed is not before all participants
-    /// have it decided, though its client has the outcome: a recovery drops what is over and not in the log.
-    pub(super) fn oldest(&self) -> u64 {
-        let worker_context = &self.runtime.worker_context;
-        let of_clients = worker_context.sequences.borrow().oldest();
-        let WorkerPlace { node, worker } = worker_context.place;
-        let open = self.node.coordinator().oldest(node, worker);
-        open.map_or(of_clients, |open| open.min(of_clients))
     }
 
     /// For how long the outcome of a transaction of so many keys is waited for.
@@ -234,4 +224,13 @@ impl Tiga {
         self.transactions.remove(&sequence);
         self.runtime.expect_resolved(sequence, 0);
     }
+}
+
+/// The number of the worker's oldest transaction that is not over. One that is committed is not before all participants have it
+/// decided, though its client has the outcome: a recovery drops what is over and not in the log.
+pub(super) fn oldest(worker_context: &WorkerContext, coordinator: &Coordinator) -> u64 {
+    let of_clients = worker_context.sequences.borrow().oldest();
+    let WorkerPlace { node, worker } = worker_context.place;
+    let open = coordinator.oldest(node, worker);
+    open.map_or(of_clients, |open| open.min(of_clients))
 }

@@ -1,6 +1,7 @@
 //! Procedures that are executed by their footprints: each participating leader runs the piece of its shard, or all of it on what
 //! the participants have sent each other.
 
+use super::coordinator::oldest;
 use super::transaction::{OpenCall, granule_of, part_of};
 use super::{Tiga, TigaEffects};
 use crate::coordinator::Outcome;
@@ -73,7 +74,7 @@ impl Tiga {
             return call.results.fill(Ok(None));
         }
         let id = call.remote_branches.id;
-        let oldest = self.oldest();
+        let oldest = oldest(&self.runtime.worker_context, self.node.coordinator());
         let request = call.request.as_ref().map(|row| RequestRow {
             home: row.id.session.home,
             table: row.table,

@@ -33,34 +33,34 @@ fn votes(cluster: &Cluster) -> usize {
     cluster.messages().filter(|message| matches!(message, Message::Vote { .. })).count()
 }
 
+/// A leader has released a transaction, and then receives one with a lesser timestamp that writes the same. Returns how many it
+/// raises.
+fn raised_behind(mut cluster: Cluster, first: &Transaction) -> u64 {
+    let late = cluster.incrementing(&[1]);
+    let now = cluster.time().0;
+    cluster.repeat(CLIENT, NodeId(0), submit(Time(now + 2 * MS), first));
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(Duration::from_millis(3));
+    cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
+    cluster.deliver(|_, _, _| true);
+    cluster.counters(NodeId(0)).raised
+}
+
 #[test]
 fn accept_late() {
     let script = |mut cluster: Cluster| {
-        let (first, late) = (cluster.incrementing(&[1]), cluster.incrementing(&[1]));
-        let now = cluster.time().0;
-        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + 2 * MS), &first));
-        cluster.deliver(|_, _, _| true);
-        cluster.pass(Duration::from_millis(3));
-        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
-        cluster.deliver(|_, _, _| true);
-        cluster.counters(NodeId(0)).raised
+        let first = cluster.incrementing(&[1]);
+        raised_behind(cluster, &first)
     };
     assert_shows(TigaPlantedBug::AcceptLate, script, 1, 0);
 }
 
-/// A leader has released what reads a row, and then receives what writes it and has a lesser timestamp.
 #[test]
 fn ignore_read_timestamps() {
     let script = |mut cluster: Cluster| {
-        let (mut reading, late) = (cluster.incrementing(&[1]), cluster.incrementing(&[1]));
+        let mut reading = cluster.incrementing(&[1]);
         reading.parts[0].writes.clear();
-        let now = cluster.time().0;
-        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + 2 * MS), &reading));
-        cluster.deliver(|_, _, _| true);
-        cluster.pass(Duration::from_millis(3));
-        cluster.repeat(CLIENT, NodeId(0), submit(Time(now + MS), &late));
-        cluster.deliver(|_, _, _| true);
-        cluster.counters(NodeId(0)).raised
+        raised_behind(cluster, &reading)
     };
     assert_shows(TigaPlantedBug::IgnoreReadTimestamps, script, 1, 0);
 }
