@@ -66,9 +66,9 @@ impl EngineRules for ZeusRules {
     ) -> Result<(), Violation> {
         let node = moment.place.node;
         let rules = &mut checks.rules;
-        let (granule, shard, epoch, rows) = match observation {
-            ZeusObservation::Granule { granule, shard, epoch, rows, .. } => {
-                (granule, shard, epoch, rows)
+        let (granule, shard, epoch, rows, is_whole) = match observation {
+            ZeusObservation::Granule { granule, shard, epoch, rows, is_whole, .. } => {
+                (granule, shard, epoch, rows, is_whole)
             }
             ZeusObservation::Transaction { worker, fact } => {
                 return rules.judge_transaction(moment, *worker, fact);
@@ -83,17 +83,16 @@ impl EngineRules for ZeusRules {
         moment.blame("Z21", rules.created_once(observation))?;
         let copy = rules.granules.get(granule).and_then(|copies| copies.get(&node));
         // Most rows of an observation of a whole granule are as they were.
-        let is_new = |shown: &&ShownRow| copy.is_none_or(|copy| !copy.has_shown(shown));
-        let new_rows: Vec<&ShownRow> = rows.iter().filter(is_new).collect();
-        let is_whole = rules.update(node, observation);
+        let changes = RowChanges::between(copy, rows, *is_whole);
+        let compares_all = rules.update(node, observation, &changes);
         let alike = rules.copies_of(granule, *epoch);
         let own = *alike.iter().find(|held| held.node == node).expect("it was observed now");
         moment.blame("Z1", one_owner(granule, &alike))?;
         moment.blame("Z4", rules.moved_settled(granule, own, &alike))?;
         moment.blame("Z3", same_records(granule, own, &alike))?;
-        let changed = (!is_whole).then_some(rows.as_slice());
-        moment.blame("Z6", applied_everywhere(own, &alike, changed))?;
-        for ShownRow { key: (table, key), row } in new_rows {
+        let compared = (!compares_all).then_some(&changes);
+        moment.blame("Z6", applied_everywhere(own, &alike, compared))?;
+        for ShownRow { key: (table, key), row } in changes.shown {
             let Some(row) = row.as_ref().filter(|row| row.is_valid) else { continue };
             let (stamp, value) = (stamp_of(row), row.value.as_deref());
             let (replies, durable) = (&mut checks.replies, &checks.durable);
@@ -119,11 +118,44 @@ impl EngineRules for ZeusRules {
     }
 }
 
-impl Copy {
-    /// Whether the node showed this row as it is now.
-    fn has_shown(&self, shown: &ShownRow) -> bool {
-        let before = self.rows.get(&shown.key).copied();
-        before == shown.row.as_ref().map(|row| (row.version, row.is_valid))
+/// How the rows of a granule differ from what the node showed before.
+#[derive(Debug, Default)]
+struct RowChanges<'o> {
+    /// Those that it did not show like this.
+    shown: Vec<&'o ShownRow>,
+    /// Those that it has no more, of a whole granule.
+    gone: Vec<RowKey>,
+}
+
+impl<'o> RowChanges<'o> {
+    /// The changes since `copy`. In one pass over both where the granule is whole: its rows are in the order of keys.
+    fn between(copy: Option<&Copy>, rows: &'o [ShownRow], is_whole: bool) -> RowChanges<'o> {
+        let mut changes = RowChanges::default();
+        let Some(Copy { rows: before, .. }) = copy else {
+            changes.shown.extend(rows);
+            return changes;
+        };
+        if !is_whole {
+            let is_new = |shown: &&ShownRow| before.get(&shown.key).copied() != state_of(shown);
+            changes.shown.extend(rows.iter().filter(is_new));
+            return changes;
+        }
+        let mut before = before.iter().peekable();
+        for shown in rows {
+            while let Some((gone, _)) = before.next_if(|(key, _)| **key < shown.key) {
+                changes.gone.push(gone.clone());
+            }
+            let same = before.next_if(|(key, _)| **key == shown.key).map(|(_, state)| *state);
+            if same != state_of(shown) {
+                changes.shown.push(shown);
+            }
+        }
+        changes.gone.extend(before.map(|(gone, _)| gone.clone()));
+        changes
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &RowKey> {
+        self.shown.iter().map(|shown| &shown.key).chain(&self.gone)
     }
 }
 
@@ -250,8 +282,13 @@ impl ZeusRules {
     }
 
     /// Notes what a node has of a granule. Says whether all of its rows are to be compared with those of other nodes; else
-    /// those that were observed.
-    fn update(&mut self, node: NodeId, observation: &ZeusObservation) -> bool {
+    /// those that have changed: the others were compared when they, or those of the other node, had.
+    fn update(
+        &mut self,
+        node: NodeId,
+        observation: &ZeusObservation,
+        changes: &RowChanges<'_>,
+    ) -> bool {
         let ZeusObservation::Granule {
             granule,
             shard: _,
@@ -267,31 +304,32 @@ impl ZeusRules {
             return false;
         };
         let copies = self.granules.entry(granule.clone()).or_default();
-        let before = copies.remove(&node).filter(|before| before.epoch == *epoch);
+        let before = copies.remove(&node);
+        let is_of_epoch = before.as_ref().is_some_and(|before| before.epoch == *epoch);
         let served = before.as_ref().is_some_and(|before| before.level >= Level::Reader);
-        let version_of = |row: &Row| (row.version, row.is_valid);
-        let held = match is_whole {
-            true => {
-                let rows =
-                    rows.iter().filter_map(|ShownRow { key, row }| Some((key, row.as_ref()?)));
-                rows.map(|(key, row)| (key.clone(), version_of(row))).collect()
-            }
-            false => {
-                let mut held = before.map(|before| before.rows).unwrap_or_default();
-                for ShownRow { key, row } in rows {
-                    match row {
-                        Some(row) => held.insert(key.clone(), version_of(row)),
-                        None => held.remove(key),
-                    };
-                }
-                held
-            }
-        };
+        // What was shown in another epoch stays only where all is shown again.
+        let before = before.filter(|_| is_of_epoch || *is_whole);
+        let mut held = before.map(|before| before.rows).unwrap_or_default();
+        for key in &changes.gone {
+            held.remove(key);
+        }
+        let all = (!is_of_epoch && !is_whole).then_some(rows);
+        for shown in all.into_iter().flatten().chain(changes.shown.iter().copied()) {
+            match state_of(shown) {
+                Some(state) => held.insert(shown.key.clone(), state),
+                None => held.remove(&shown.key),
+            };
+        }
         let (epoch, level, clock, is_arbiter) = (*epoch, *level, *clock, *is_arbiter);
         let record = record.clone();
         copies.insert(node, Copy { epoch, level, is_arbiter, record, clock, rows: held });
-        *is_whole || !served
+        !is_of_epoch || !served
     }
+}
+
+/// What a checker keeps of a row: its version, and whether that is validated.
+fn state_of(shown: &ShownRow) -> Option<(Version, bool)> {
+    shown.row.as_ref().map(|row| (row.version, row.is_valid))
 }
 
 fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
@@ -338,11 +376,11 @@ fn same_records(granule: &GranuleId, own: HeldBy<'_>, copies: &[HeldBy<'_>]) -> 
 }
 
 /// What a replica shows as validated, all that serve have applied, or something newer. Compares the rows of the node that has
-/// changed with those of the others: those that have `changed`, or all.
+/// changed with those of the others: the `changes`, or all.
 fn applied_everywhere(
     own: HeldBy<'_>,
     copies: &[HeldBy<'_>],
-    changed: Option<&[ShownRow]>,
+    changes: Option<&RowChanges<'_>>,
 ) -> RuleVerdict {
     let serving = |held: &HeldBy<'_>| held.copy.level >= Level::Reader;
     if !serving(&own) {
@@ -350,10 +388,9 @@ fn applied_everywhere(
     }
     for other in copies.iter().filter(|other| other.node != own.node && serving(other)) {
         for (shows, other) in [(own, *other), (*other, own)] {
-            match changed {
-                Some(rows) => {
-                    let mut keys = rows.iter().map(|row| &row.key);
-                    keys.try_for_each(|key| shows.is_applied_by(other, key))?;
+            match changes {
+                Some(changes) => {
+                    changes.keys().try_for_each(|key| shows.is_applied_by(other, key))?;
                 }
                 None => shows.all_is_applied_by(other)?,
             }
