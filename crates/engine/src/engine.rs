@@ -28,6 +28,7 @@ use shoal_types::wire::Coded;
 use shoal_types::{Epoch, EventTimes, NodeId, ShardId, Time, WorkerId};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use crate::events::{EngineEffect, EngineEffects, EngineEvent, StepOutput};
 pub use crate::execution::tasks::Task;
@@ -70,6 +71,12 @@ pub trait Engine: Sized {
 
     /// The bugs that can be planted in the engine, beside those of the shared runtime.
     type PlantedBug: Plantable;
+
+    /// Adapts the waits in the options to a cluster where a message and its answer take at most this long. Engines that measure
+    /// distances have nothing to adapt.
+    fn fit_distance(options: &mut Self::Options, round_trip: Duration) {
+        let _ = (options, round_trip);
+    }
 
     /// Makes the state that the workers of `node` share, and checks the options.
     ///

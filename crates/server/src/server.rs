@@ -151,6 +151,8 @@ fn start<E: RegisteredEngine>(
         return Err(ServerStartError::Workers { engine, workers, max });
     }
     let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
+    let mut options = options;
+    E::fit_distance(&mut options, round_trip);
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };
     let listener = listener.map_or_else(|| listen(topology, *node), Ok)?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy)]
 pub struct ZeusOptions {
     /// For how long an owner keeps a granule for an older transaction of its own, from the arrival of the `Inv`. Less moves
-    /// granules sooner; without any, nodes that swap granules may never both hold what they need. 1 ms.
+    /// granules sooner; with less than a move takes, which is one round trip and a half, nodes that swap granules may never both
+    /// hold what they need (seed 26066944). 1 ms.
     pub hold: Duration,
     /// After which time without a `Val` an arbiter sends the `Inv` again; each further wait is longer. 5 ms.
     pub replay_after: Duration,
@@ -65,6 +66,22 @@ impl ZeusOptions {
     /// The waits before a request or an `R-INV` is sent again.
     pub(crate) fn repeats(&self) -> Backoff {
         Backoff::new(self.repeat_after, self.repeat_after * LONGEST_WAIT)
+    }
+
+    /// The options for nodes whose messages take this long there and back, if that is more than the default fits.
+    #[must_use]
+    pub fn over(self, round_trip: Duration) -> ZeusOptions {
+        let backoff_most = self.backoff_most.max(round_trip);
+        ZeusOptions {
+            // A move takes one round trip and a half: less would move what an older transaction has before the rest comes.
+            hold: self.hold.max(2 * round_trip),
+            replay_after: self.replay_after.max(2 * round_trip),
+            repeat_after: self.repeat_after.max(2 * round_trip),
+            backoff_least: self.backoff_least.max(round_trip / 4),
+            backoff_most,
+            favour: self.favour.max(2 * backoff_most + 2 * round_trip),
+            ..self
+        }
     }
 
     /// The default, as a constant.

@@ -75,7 +75,8 @@ impl Subject for Zeus {
         let span = |random: &mut Random, parts: &[u32]| {
             (round_trip * one_of(random, parts) / 4).max(Duration::from_micros(200))
         };
-        protocol.hold = span(&mut waits, &[1, 4, 16]).min(Duration::from_millis(100));
+        // A move takes one round trip and a half.
+        protocol.hold = span(&mut waits, &[6, 8, 16]);
         protocol.replay_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
         protocol.repeat_after = span(&mut waits, &[6, 8, 40]).max(Duration::from_millis(5));
         protocol.backoff_least = span(&mut waits, &[1, 2]);
@@ -85,7 +86,7 @@ impl Subject for Zeus {
         protocol.copied_records_max = one_of(&mut waits, &[1, 5, 1024]);
         // A part is a round trip, and granules may have thousands of rows.
         let parts = match round_trip {
-            near if near <= Duration::from_millis(2) => [1, 4 << 10, 64 << 10],
+            near if near <= Duration::from_millis(2) => [1 << 8, 4 << 10, 64 << 10],
             far if far < FAR_ROUND_TRIP => [4 << 10, 4 << 10, 64 << 10],
             _ => [64 << 10; 3],
         };

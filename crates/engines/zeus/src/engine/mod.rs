@@ -62,6 +62,7 @@ use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use transaction::ZeusTransaction;
 use write_prediction::WritePrediction;
 
@@ -111,6 +112,10 @@ impl Engine for Zeus {
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
     const NODE_COLUMNS: &'static [NodeColumn] = NODE_COLUMNS;
+
+    fn fit_distance(options: &mut ZeusEngineOptions, round_trip: Duration) {
+        options.fit_distance(round_trip);
+    }
 
     fn share(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> Arc<ZeusShared> {
         setup.options.limits.check();

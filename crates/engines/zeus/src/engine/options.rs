@@ -18,6 +18,15 @@ pub struct ZeusEngineOptions {
     pub moves_within: Duration,
 }
 
+impl ZeusEngineOptions {
+    /// Adapts the waits to nodes whose messages take this long there and back.
+    pub(crate) fn fit_distance(&mut self, round_trip: Duration) {
+        self.protocol = self.protocol.over(round_trip);
+        self.pending_wait_max = self.pending_wait_max.max(4 * round_trip);
+        self.moves_within = self.moves_within.max(8 * round_trip);
+    }
+}
+
 impl Default for ZeusEngineOptions {
     fn default() -> ZeusEngineOptions {
         ZeusEngineOptions {

@@ -87,6 +87,8 @@ struct Collected {
     sender: Option<NodeId>,
     /// When an acknowledgement, or a part of the rows, came last.
     changed: Time,
+    /// When the next part of the rows is requested again.
+    part_due: Option<Time>,
 }
 
 /// A node's part of the ownership protocol.
@@ -100,6 +102,8 @@ pub struct Ownership {
     collected: BTreeMap<(GranuleId, OwnershipTs), Collected>,
     /// When acknowledgements that are not completed are looked at next, if there are any.
     collected_due: Option<Time>,
+    /// When parts are requested again, if some are awaited.
+    parts_due: Option<Time>,
     wants: Wants,
     /// Granules of which something has changed since the transactions that wait were looked at.
     changed: BTreeSet<GranuleId>,
@@ -129,6 +133,7 @@ impl Ownership {
             open: OpenGranules::default(),
             collected: BTreeMap::new(),
             collected_due: None,
+            parts_due: None,
             wants: Wants::default(),
             changed: BTreeSet::new(),
             favoured: BTreeMap::new(),
@@ -282,6 +287,7 @@ impl Ownership {
     pub(crate) fn tick(&mut self, scope: &mut Scope<'_>, slots: &impl PendingSlots) {
         self.favoured.retain(|_, favoured| !favoured.is_over(scope.now));
         self.drop_old_collected(scope);
+        self.repeat_part_requests(scope);
         for granule in self.open.due(scope.now) {
             self.acknowledge(scope, slots, &granule);
             self.replay_if_due(scope, &granule);
@@ -310,7 +316,8 @@ impl Ownership {
     /// When something has to be looked at again, at the latest.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
         let uneven = (!self.uneven.is_empty()).then_some(self.recruit_at);
-        self.open.next().into_iter().chain(uneven).chain(self.collected_due).min()
+        let others = [uneven, self.collected_due, self.parts_due];
+        self.open.next().into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// In a new epoch: the dead are in no record, invalidation or collection, and acknowledgements of the old epoch are
@@ -321,7 +328,7 @@ impl Ownership {
         is_dead: impl Fn(NodeId) -> bool + Copy,
     ) {
         self.collected.clear();
-        self.collected_due = None;
+        (self.collected_due, self.parts_due) = (None, None);
         // No acknowledgement of an earlier epoch is taken.
         self.forgotten.clear();
         self.favoured.clear();

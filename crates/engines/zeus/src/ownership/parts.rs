@@ -9,7 +9,8 @@
 //! ```
 //! The sender has acknowledged the record. Until it learns of the `Val`, it writes nothing to the granule (rule Z17), and no
 //! other node owns it: all parts are of the same rows. The requester counts the sender as one that has acknowledged, and completes
-//! once it has the last part (rule Z2). A part that was lost is requested again when the `Inv` is acknowledged again.
+//! once it has the last part (rule Z2). A part that does not come is requested again, and so it is when the `Inv` is acknowledged
+//! again: one loss costs one wait, and nothing of what has come.
 
 use super::driver::lacks_rows;
 use super::{Collected, Holding, Ownership};
@@ -28,14 +29,32 @@ impl Ownership {
         granule: &GranuleId,
         o_ts: OwnershipTs,
     ) {
-        let Some(collected) = self.collected.get(&(granule.clone(), o_ts)) else { return };
+        let Some(collected) = self.collected.get_mut(&(granule.clone(), o_ts)) else { return };
+        collected.part_due = None;
         if scope.view.member(scope.node) != Some(collected.ack.inv.requested.by) {
             return;
         }
         if let (Some(after), Some(sender)) = (collected.next_after(), collected.sender) {
+            let due = scope.now + scope.options.repeat_after;
+            collected.part_due = Some(due);
+            self.parts_due = Some(self.parts_due.map_or(due, |before| before.min(due)));
             let request = PartRequest { granule: granule.clone(), o_ts, after };
             scope.send(sender, MessageBody::PartRequest(request));
         }
+    }
+
+    /// Requests the parts again that have not come in time.
+    pub(super) fn repeat_part_requests(&mut self, scope: &mut Scope<'_>) {
+        if self.parts_due.is_none_or(|at| at > scope.now) {
+            return;
+        }
+        let is_due = |collected: &Collected| collected.part_due.is_some_and(|at| at <= scope.now);
+        let due = self.collected.iter().filter(|(_, collected)| is_due(collected));
+        let due: Vec<_> = due.map(|(place, _)| place.clone()).collect();
+        for (granule, o_ts) in due {
+            self.request_part(scope, &granule, o_ts);
+        }
+        self.parts_due = self.collected.values().filter_map(|collected| collected.part_due).min();
     }
 
     /// A requester wants the next rows of a granule. Only while the record that this node has acknowledged is pending here are

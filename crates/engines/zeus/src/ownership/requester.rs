@@ -254,6 +254,7 @@ impl Ownership {
                 needed: BTreeSet::new(),
                 sender: None,
                 changed: scope.now,
+                part_due: None,
             });
         self.collected_due.get_or_insert(scope.now + scope.options.collected_kept());
         collected.changed = scope.now;
