@@ -13,21 +13,26 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// The database of a worker, for loaders and checks. A worker gives up a transaction whose shard is being recovered, or
 /// while its own node serves none. A client would then ask another worker; loaders and checks have no other, and a run
-/// without its data judges nothing.
+/// without its data judges nothing. Transactions of both may take effect twice: what they write is the same each time. So they are
+/// repeated as well where the outcome is unknown, as a lossy network over a long distance makes it at times.
 #[derive(Clone)]
 pub struct RetryingDatabase {
     database: LocalDatabase,
 }
 
 impl RetryingDatabase {
-    /// Repeats transactions of `database` that are aborted.
+    /// Repeats transactions of `database` that are aborted, or whose outcome is unknown.
     pub fn new(database: LocalDatabase) -> RetryingDatabase {
         RetryingDatabase { database }
     }
 
-    /// Pauses if `result` is an abort and one of the `left` repeats remains; returns whether to repeat.
-    async fn repeats<T>(&self, result: &Result<T>, left: &mut usize) -> bool {
-        let repeats = matches!(result, Err(Error::Aborted(_))) && *left > 0;
+    /// Pauses if `result` is to be repeated and one of the `left` repeats remains; returns whether to repeat.
+    async fn repeats<T>(&self, result: &Result<T>, is_repeatable: bool, left: &mut usize) -> bool {
+        let repeats = match result {
+            Err(Error::Aborted(_)) => *left > 0,
+            Err(Error::Unknown(_)) => is_repeatable && *left > 0,
+            Ok(_) | Err(Error::Rejected(_)) => false,
+        };
         if repeats {
             *left -= 1;
             self.database.sleep(PAUSE).await;
@@ -50,7 +55,7 @@ impl Database for RetryingDatabase {
         let mut left = REPEATS_MAX;
         loop {
             let result = self.database.transact(&mut body).await;
-            if !self.repeats(&result, &mut left).await {
+            if !self.repeats(&result, true, &mut left).await {
                 return result;
             }
         }
@@ -60,7 +65,7 @@ impl Database for RetryingDatabase {
         let mut left = REPEATS_MAX;
         loop {
             let result = self.database.call(call).await;
-            if !self.repeats(&result, &mut left).await {
+            if !self.repeats(&result, false, &mut left).await {
                 return result;
             }
         }
