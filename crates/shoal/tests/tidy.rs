@@ -45,6 +45,9 @@ const PLAN: [(&str, &[&str]); 26] = [
     ("shoal", &["client", "bench", "sim", "server", "explore"]),
 ];
 
+/// Code blocks in docs that are no examples of Rust.
+const OTHER_FENCES: [&str; 5] = ["text", "toml", "sh", "console", "json"];
+
 /// No runtime, socket, thread, ambient clock or ambient randomness.
 const PURE: [&str; 13] = [
     "types",
@@ -442,6 +445,33 @@ fn idle(manifest: &str, files: &[File]) -> Vec<String> {
         .collect()
 }
 
+/// Examples in the docs of a crate are run; where there are none, no time is taken to look for them.
+fn examples(files: &[File]) -> Vec<String> {
+    let is_example = |line: &str| {
+        let comment = line.trim_start().strip_prefix("//").map(|line| &line[line.len().min(1)..]);
+        comment.is_some_and(|comment| comment.trim_start().starts_with("```"))
+    };
+    let has_examples = |house: &str| {
+        let mut sources = files.iter().filter(|file| {
+            file.house() == Some(house) && file.is_rust() && file.path.contains("/src/")
+        });
+        sources.any(|file| {
+            let mut fences = file.text.lines().filter(|line| is_example(line)).step_by(2);
+            fences.any(|fence| !OTHER_FENCES.iter().any(|other| fence.ends_with(other)))
+        })
+    };
+    let manifests = files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
+    let complain = |file: &File| {
+        let is_run = !file.text.contains("doctest = false");
+        match (is_run, has_examples(file.house()?)) {
+            (true, false) => Some(file.complain(0, "no examples: add `doctest = false` to [lib]")),
+            (false, true) => Some(file.complain(0, "it has examples: remove `doctest = false`")),
+            _ => None,
+        }
+    };
+    manifests.filter_map(complain).collect()
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -505,6 +535,7 @@ fn the_tree_keeps_the_rules() {
     complaints.extend(paths_of_tour(&read("ARCHITECTURE.md"), &files));
     complaints.extend(reasons(&read("Cargo.toml"), &read("docs/dependencies.md")));
     complaints.extend(idle(&read("Cargo.toml"), &files));
+    complaints.extend(examples(&files));
     assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
 }
 
@@ -682,6 +713,20 @@ fn missing_pages_and_idle_dependencies_are_seen() {
         |name: &str| File::new("crates/a/Cargo.toml", &format!("{name}.workspace = true"));
     assert_eq!(idle(manifest, &[uses_serde("serde")]), [""; 0]);
     assert_eq!(idle(manifest, &[uses_serde("serde_json")]).len(), 1);
+}
+
+#[test]
+fn examples_that_are_not_run_are_seen() {
+    let crate_of = |manifest: &str, source: &str| {
+        let (manifest, source) = (format!("[lib]\n{manifest}\n"), source.to_owned());
+        [("crates/a/Cargo.toml", manifest), ("crates/a/src/lib.rs", source)]
+            .map(|(path, text)| File::new(path, &text))
+    };
+    let (example, picture) = ("//! ```\n//! a();\n//! ```\n", "//! ```text\n//! a\n//! ```\n");
+    assert_eq!(examples(&crate_of("", example)), [""; 0]);
+    assert_eq!(examples(&crate_of("doctest = false", picture)), [""; 0]);
+    assert_eq!(examples(&crate_of("doctest = false", example)).len(), 1);
+    assert_eq!(examples(&crate_of("", picture)).len(), 1);
 }
 
 #[test]

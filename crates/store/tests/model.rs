@@ -15,22 +15,29 @@ use shuttle::thread;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Random orders a scenario is run under; half as many more are drawn by probabilistic concurrency
-/// testing, which favours few, well-placed switches.
+/// The most random orders that a planted bug may take to be caught; half as many more are drawn by probabilistic
+/// concurrency testing, which favours few, well-placed switches.
 const ORDERS: usize = 5_000;
 const PCT_DEPTH: usize = 3;
 
-fn explore(scenario: fn(StoreBugs), faults: StoreBugs) {
-    shuttle::check_random(move || scenario(faults), ORDERS);
-    shuttle::check_pct(move || scenario(faults), ORDERS / 2, PCT_DEPTH);
+/// As many orders have to find nothing, unless the environment variable `ORDERS` says otherwise.
+const ORDERS_THAT_HOLD: usize = 1_500;
+
+fn explore(scenario: fn(StoreBugs), faults: StoreBugs, orders: usize) {
+    shuttle::check_random(move || scenario(faults), orders);
+    shuttle::check_pct(move || scenario(faults), orders / 2, PCT_DEPTH);
 }
 
 fn holds(scenario: fn(StoreBugs)) {
-    explore(scenario, StoreBugs::NONE);
+    let orders = std::env::var("ORDERS");
+    let orders = orders.map_or(ORDERS_THAT_HOLD, |orders| orders.parse().expect("a number"));
+    explore(scenario, StoreBugs::NONE, orders);
 }
 
 fn catches(scenario: fn(StoreBugs), fault: StoreBug) {
-    let explored = catch_unwind(AssertUnwindSafe(|| explore(scenario, StoreBugs::only(fault))));
+    let explored = catch_unwind(AssertUnwindSafe(|| {
+        explore(scenario, StoreBugs::only(fault), ORDERS);
+    }));
     assert!(explored.is_err(), "{fault:?} went unnoticed");
 }
 
