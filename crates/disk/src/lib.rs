@@ -68,6 +68,8 @@ pub struct DiskFolder {
     files: BTreeMap<String, File>,
     /// Held as long as a handle exists; `None` where the folder is only looked at.
     lock: Option<Arc<File>>,
+    /// Whether flushes reach the disk.
+    flushes: bool,
 }
 
 impl DiskFolder {
@@ -86,7 +88,13 @@ impl DiskFolder {
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let lock = Some(Arc::new(lock));
-        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock })
+        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock, flushes: true })
+    }
+
+    /// The same folder, where what is written counts as durable when the kernel has it: flushes do nothing.
+    #[must_use]
+    pub fn without_flushes(self) -> DiskFolder {
+        DiskFolder { flushes: false, ..self }
     }
 
     /// Checks that no process uses the folder, where it exists.
@@ -108,14 +116,16 @@ impl DiskFolder {
     /// Where it is no folder.
     pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
         fs::read_dir(path).map_err(|error| failed_at(path, &error))?;
-        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock: None })
+        let (path, files) = (path.to_owned(), BTreeMap::new());
+        Ok(DiskFolder { path, files, lock: None, flushes: false })
     }
 
     /// Another handle of the same folder, for another thread.
     #[must_use]
     pub fn another(&self) -> DiskFolder {
-        let (path, lock) = (self.path.clone(), self.lock.clone());
-        DiskFolder { path, files: BTreeMap::new(), lock }
+        let DiskFolder { path, lock, flushes, .. } = self;
+        let (path, lock) = (path.clone(), lock.clone());
+        DiskFolder { path, files: BTreeMap::new(), lock, flushes: *flushes }
     }
 
     /// The folder's path, as it was given.
@@ -197,9 +207,9 @@ impl Folder for DiskFolder {
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
-        match self.lock {
-            Some(_) => self.with_file(name, File::sync_data),
-            None => Ok(()),
+        match self.flushes {
+            true => self.with_file(name, File::sync_data),
+            false => Ok(()),
         }
     }
 
@@ -219,6 +229,9 @@ impl Folder for DiskFolder {
     }
 
     fn flush_folder(&mut self) -> Result<(), FolderError> {
+        if !self.flushes {
+            return Ok(());
+        }
         let flushed = File::open(&self.path).and_then(|folder| folder.sync_all());
         flushed.map_err(|error| self.failed("", &error))
     }

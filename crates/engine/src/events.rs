@@ -100,13 +100,33 @@ pub enum EngineEvent<M> {
         /// The replica that lacks them.
         to: NodeId,
     },
-    /// This worker's stream of the shard begins behind a snapshot, to which the engine has
+    /// This worker's stream of the shard begins behind a snapshot, of a peer or of a checkpoint, to which the engine has
     /// [agreed](crate::engine::Engine::may_restore).
     Restored {
         /// The shard of the stream.
         shard: ShardId,
         /// The snapshot.
         state: Bytes,
+    },
+    /// A checkpoint of this node is to have what this worker's stream of the shard stands for. Answered by
+    /// [`EngineEffect::CheckpointPart`]s and, when all are given, by [`EngineEffect::CheckpointHead`]. Asked again, it begins
+    /// anew; it ends without an answer where the node has no replica of the shard any more.
+    CheckpointWanted {
+        /// The shard of the stream.
+        shard: ShardId,
+    },
+    /// The parts of a checkpoint that were given are written: more may follow.
+    CheckpointWritten {
+        /// The shard of the stream.
+        shard: ShardId,
+    },
+    /// A part of this node's last checkpoint, in the order in which they were given. Such events come before all others, and
+    /// then [`EngineEvent::Restored`] with the head.
+    CheckpointRead {
+        /// The shard of the stream.
+        shard: ShardId,
+        /// The part, as the engine gave it.
+        part: Bytes,
     },
     /// The timer fired. Spurious events are legal; the engine checks its deadlines.
     Timer,
@@ -140,6 +160,24 @@ pub enum EngineEffect<M> {
         /// The number of entries that the snapshot stands for.
         length: u64,
         /// The snapshot.
+        state: Bytes,
+    },
+    /// Write this part of the shard into the checkpoint that is being taken. [`EngineEvent::CheckpointWritten`] says when it is
+    /// written.
+    CheckpointPart {
+        /// The shard of the stream.
+        shard: ShardId,
+        /// The part, in the form of the engine.
+        part: Bytes,
+    },
+    /// The checkpoint has all parts of the shard. They stand, with this state, for the first `length` entries of this worker's
+    /// stream.
+    CheckpointHead {
+        /// The shard of the stream.
+        shard: ShardId,
+        /// The number of entries for which the parts stand.
+        length: u64,
+        /// What [`EngineEvent::Restored`] brings when the checkpoint is read.
         state: Bytes,
     },
     /// Send this to the manager.

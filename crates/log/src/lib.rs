@@ -32,7 +32,7 @@
 //! what their storage had persisted. A replica that lost that must not vote; it may learn.
 //!
 //! Read in this order: `message.rs`, `events.rs`, `core.rs`, `replica.rs`, `leader.rs`, `replicate.rs`,
-//! `storage.rs`, `record.rs`, `memory_storage.rs`, `wire.rs`.
+//! `storage.rs`, `record.rs`, `stream_head.rs`, `memory_storage.rs`, `wire.rs`.
 //!
 //! Sources: Lamport, *Paxos Made Simple* (2001); Haridi, Kroll and Carbone, *Lecture Notes on
 //! Leader-based Sequence Paxos* (2020), for the form without holes.
@@ -50,6 +50,7 @@ mod replica;
 mod replica_progress;
 mod replicate;
 mod storage;
+mod stream_head;
 #[cfg(test)]
 mod wire;
 
@@ -61,3 +62,4 @@ pub use message::StreamMessage;
 pub use options::{StreamMembers, StreamOptions, StreamPlantedBugs};
 pub use record::{RecordError, RecordedChanges, StreamRecord};
 pub use storage::{EntryLog, Persisted, StreamStorage};
+pub use stream_head::StreamHead;

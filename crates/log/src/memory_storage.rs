@@ -3,6 +3,7 @@
 use super::LogLength;
 use super::record::{RecordError, RecordedChanges, StreamRecord};
 use super::storage::{EntryLog, Persisted, StorageChange, StorageState, StreamStorage};
+use super::stream_head::StreamHead;
 use bytes::Bytes;
 use shoal_types::Ballot;
 use std::collections::VecDeque;
@@ -50,6 +51,49 @@ impl MemoryStorage {
         MemoryStorage { seen: StorageState::default(), late: Some(Box::new(late)) }
     }
 
+    /// The storage of a replica whose checkpoint has this head, for a log on disk that goes on behind it. All of it is durable.
+    ///
+    /// # Errors
+    /// If no replica has such a head.
+    pub fn from_head(head: StreamHead) -> Result<MemoryStorage, RecordError> {
+        let seen = head.into_state()?;
+        let (durable, decided) = (seen.clone(), seen.decided);
+        let late = DelayedWrites {
+            durable,
+            decided,
+            is_recorded: true,
+            has_begun: true,
+            ..DelayedWrites::default()
+        };
+        Ok(MemoryStorage { seen, late: Some(Box::new(late)) })
+    }
+
+    /// Lets the storage begin behind a snapshot, which is durable. To be called when the log on disk is read.
+    ///
+    /// # Panics
+    /// If it begins there already, or later.
+    pub fn begin_behind(&mut self, length: LogLength) {
+        assert!(self.seen.log.start() <= length, "entries are missing behind {length}: {self:?}");
+        let late = self.late.iter_mut().map(|late| &mut late.durable);
+        for state in late.chain([&mut self.seen]) {
+            let decided = state.decided.max(length);
+            state.apply(StorageChange::Restore(length));
+            state.decided = decided;
+        }
+        if let Some(late) = &mut self.late {
+            late.decided = self.seen.decided;
+        }
+    }
+
+    /// What a checkpoint keeps of the storage: the ballots, and the entries from `from` on, durable or not.
+    ///
+    /// # Panics
+    /// If an entry from there on is cut, or `from` is beyond what is decided.
+    #[must_use]
+    pub fn head(&self, from: LogLength) -> StreamHead {
+        StreamHead::of(&self.seen, from)
+    }
+
     /// The number of changes that are not durable yet.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -78,7 +122,7 @@ impl MemoryStorage {
         }
         for change in late.pending.range(late.taken..) {
             changes += 1;
-            if let StorageChange::Decide(decided) = change {
+            if let StorageChange::Decide(decided) | StorageChange::Restore(decided) = change {
                 late.decided = *decided;
             }
             if let Some(record) = StreamRecord::of(change, late.decided) {

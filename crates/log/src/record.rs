@@ -76,7 +76,7 @@ pub struct RecordedChanges {
 #[error("a record of a stream contradicts those before it: {0}")]
 pub struct RecordError(&'static str);
 
-fn check(holds: bool, what: &'static str) -> Result<(), RecordError> {
+pub(super) fn check(holds: bool, what: &'static str) -> Result<(), RecordError> {
     if holds { Ok(()) } else { Err(RecordError(what)) }
 }
 
@@ -219,9 +219,11 @@ mod tests {
         assert_eq!(replayed(&records).log().start(), LogLength(0));
         storage.persist(usize::MAX);
         storage.restore(LogLength(7));
+        storage.append(entry("d"));
         records.extend(storage.take_records());
         let storage = replayed(&records);
         assert_eq!((storage.log().start(), storage.decided()), (LogLength(7), LogLength(7)));
+        assert_eq!(storage.log().length(), LogLength(8));
     }
 
     #[test]

@@ -90,6 +90,7 @@ impl<E: Engine> Bench<E> {
                 WorkerEffect::Reply(_)
                 | WorkerEffect::Tell { .. }
                 | WorkerEffect::Write { .. }
+                | WorkerEffect::Checkpoint(_)
                 | WorkerEffect::Superseded => {}
             }
         }

@@ -1,5 +1,7 @@
 //! The events and effects of a worker's step.
 
+use crate::checkpoint_state::CheckpointStep;
+use bytes::Bytes;
 use shoal_cluster::manager::{Generation, Incarnation, ToManager, ToNode};
 use shoal_engine::client::{ReplyToClient, RequestFromClient};
 use shoal_engine::engine::StepOutput;
@@ -63,6 +65,24 @@ pub enum WorkerEvent<M> {
         /// The number of records.
         records: u64,
     },
+    /// A part of the worker's last checkpoint, as [`CheckpointBlock::Part`](crate::CheckpointBlock::Part) has it. All parts come in their order, before
+    /// [`WorkerEvent::Start`].
+    CheckpointRead {
+        /// The shard of the stream.
+        shard: ShardId,
+        /// The part, in the form of the engine.
+        part: Bytes,
+    },
+    /// Take a checkpoint, or another one when that which is under way is done: the log has grown.
+    Checkpoint,
+    /// The last block of the checkpoint that is under way is written.
+    CheckpointWritten,
+    /// The checkpoint that was ended is durable under its name, with all records that were asked for before its end; or it
+    /// was given up, for want of room.
+    Checkpointed {
+        /// Whether it is durable.
+        is_durable: bool,
+    },
     /// The timer fired. Spurious events are legal.
     Timer,
     /// Another worker of this node has changed the shared state, or a task was spawned.
@@ -92,6 +112,8 @@ pub enum WorkerEffect<M> {
         /// What the log gets, in this order.
         records: Vec<Record>,
     },
+    /// Go on with a checkpoint.
+    Checkpoint(CheckpointStep),
     /// This process of the node is over, and should end: another one is admitted, or it [knows](crate::Worker::exceeds) more of
     /// a shard than what is left of that, or it was [away](shoal_cluster::manager::ManagerClient::is_behind) for too long.
     Superseded,

@@ -49,25 +49,15 @@ const RECEIVER_PATIENCE: Duration = Duration::from_secs(5);
 const RECEIVER_RETAINS: u64 = 16;
 
 impl HostedStream {
-    /// The stream of `shard` on `node`, with what is left of a former process. The `members` are those of the configuration,
-    /// or before there is one, of the topology.
-    ///
-    /// # Panics
-    /// If that is cut: what was cut was in that process's store.
+    /// A stream on `node`, with what is left of a former process. The `members` are those of the configuration, or before there
+    /// is one, of the topology.
     pub(super) fn new(
         members: StreamMembers,
-        shard: ShardId,
-        node: NodeId,
         options: shoal_log::StreamOptions,
+        node: NodeId,
         storage: MemoryStorage,
         number: u64,
     ) -> HostedStream {
-        let start = storage.log().start();
-        assert_eq!(
-            start,
-            LogLength::ZERO,
-            "a process of {node} begins with a stream of {shard} that is cut"
-        );
         let stream = Stream::new(node, members, options, storage);
         HostedStream {
             stream,

@@ -2,37 +2,48 @@
 //!
 //! ```text
 //! stream ─ changes ─► new records ─ Write ─► the log on disk ─ Recorded ─► stream: persisted
+//!                          restore, and what follows it in its stream ─► a checkpoint ─► stream: persisted
 //! ```
-//! One log has the records of all streams of a worker, so they become durable in the order in which they were made.
+//! One log has the records of all streams of a worker, so they become durable in the order in which they were made. The record
+//! of a snapshot from a peer does not have its rows: it counts once a checkpoint has these, and so does what follows it in its
+//! stream.
 
-use shoal_log::{RecordedChanges, StreamRecord};
+use shoal_log::{LogLength, RecordedChanges, StreamRecord};
 use shoal_types::ShardId;
 use shoal_wal::Record;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A record that is not durable yet.
-#[derive(Debug)]
+/// A stream of a worker: its shard, and its [number](crate::hosted_stream::HostedStream::number).
+pub(super) type StreamKey = (ShardId, u64);
+
+/// A record that does not count as durable yet.
+#[derive(Debug, Clone, Copy)]
 struct PendingRecord {
-    shard: ShardId,
-    /// The [number](crate::hosted_stream::HostedStream::number) of its stream.
-    stream: u64,
-    /// The changes of that which are durable with the record.
+    /// The changes of its stream that are durable with the record.
     changes: usize,
+    /// The number of entries for which a snapshot stands, if it is the record of one.
+    restores: Option<LogLength>,
 }
 
 /// What streams have recorded, and is not durable.
 #[derive(Debug, Default)]
 pub(super) struct PendingRecords {
     new: Vec<Record>,
-    pending: VecDeque<PendingRecord>,
+    pending: VecDeque<(StreamKey, PendingRecord)>,
+    /// Records that are in the log on disk, and wait for a checkpoint: of each stream the first is that of a snapshot.
+    held: BTreeMap<StreamKey, VecDeque<PendingRecord>>,
 }
 
 impl PendingRecords {
     /// Takes what a stream has recorded.
-    pub(super) fn add(&mut self, shard: ShardId, stream: u64, records: Vec<RecordedChanges>) {
+    pub(super) fn add(&mut self, stream: StreamKey, records: Vec<RecordedChanges>) {
         for RecordedChanges { record, changes } in records {
-            self.pending.push_back(PendingRecord { shard, stream, changes });
-            let payload = record.encode();
+            let restores = match &record {
+                StreamRecord::Restore { length } => Some(*length),
+                _ => None,
+            };
+            self.pending.push_back((stream, PendingRecord { changes, restores }));
+            let (shard, payload) = (stream.0, record.encode());
             self.new.push(Record { kind: StreamRecord::KIND, shard, payload });
         }
     }
@@ -42,21 +53,94 @@ impl PendingRecords {
         std::mem::take(&mut self.new)
     }
 
-    /// Notes that so many more are durable. Returns for each stream, by shard and number, how many of its changes are.
+    /// Whether a stream waits for a checkpoint that has the rows of a snapshot.
+    pub(super) fn await_checkpoint(&self) -> bool {
+        !self.held.is_empty() || self.pending.iter().any(|(_, record)| record.restores.is_some())
+    }
+
+    /// Notes that so many more are in the log on disk. Returns how many changes of each stream are durable.
     ///
     /// # Panics
     /// If fewer were written.
-    pub(super) fn persist(&mut self, records: u64) -> BTreeMap<(ShardId, u64), usize> {
+    pub(super) fn persist(&mut self, records: u64) -> BTreeMap<StreamKey, usize> {
         let mut changes = BTreeMap::new();
         for _ in 0..records {
-            let record = self.pending.pop_front().expect("what is durable was written");
-            *changes.entry((record.shard, record.stream)).or_default() += record.changes;
+            let (stream, record) = self.pending.pop_front().expect("what is durable was written");
+            match self.held.get_mut(&stream) {
+                Some(held) => held.push_back(record),
+                None if record.restores.is_some() => {
+                    self.held.insert(stream, [record].into());
+                }
+                None => *changes.entry(stream).or_default() += record.changes,
+            }
         }
         changes
     }
 
-    /// The number of records that are not durable.
+    /// Notes that a checkpoint is durable, whose rows stand for so many entries of each stream. Returns how many changes of each
+    /// stream are durable by that.
+    pub(super) fn checkpointed(
+        &mut self,
+        lengths: &BTreeMap<StreamKey, LogLength>,
+    ) -> BTreeMap<StreamKey, usize> {
+        let mut changes = BTreeMap::new();
+        for (stream, length) in lengths {
+            let Some(held) = self.held.get_mut(stream) else { continue };
+            let counts = |record: &PendingRecord| record.restores.is_none_or(|it| it <= *length);
+            while let Some(record) = held.front().copied().filter(counts) {
+                held.pop_front();
+                *changes.entry(*stream).or_default() += record.changes;
+            }
+            if held.is_empty() {
+                self.held.remove(stream);
+            }
+        }
+        changes
+    }
+
+    /// Forgets what waits of streams that have ended.
+    pub(super) fn retain(&mut self, is_there: impl Fn(&StreamKey) -> bool) {
+        self.held.retain(|stream, _| is_there(stream));
+    }
+
+    /// The number of records that do not count as durable.
     pub(super) fn len(&self) -> usize {
-        self.pending.len()
+        self.pending.len() + self.held.values().map(VecDeque::len).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    const STREAM: StreamKey = (ShardId(1), 4);
+    const OTHER: StreamKey = (ShardId(2), 5);
+
+    fn restore(length: u64) -> RecordedChanges {
+        RecordedChanges { record: StreamRecord::Restore { length: LogLength(length) }, changes: 1 }
+    }
+
+    fn append() -> RecordedChanges {
+        let (decided, entry) = (LogLength(0), Bytes::from_static(b"x"));
+        RecordedChanges { record: StreamRecord::Append { decided, entry }, changes: 2 }
+    }
+
+    #[test]
+    fn a_snapshot_and_what_follows_it_wait_for_a_checkpoint() {
+        let mut records = PendingRecords::default();
+        records.add(STREAM, vec![append(), restore(7), append()]);
+        records.add(OTHER, vec![append()]);
+        assert!(records.await_checkpoint());
+        assert_eq!(records.persist(2), [(STREAM, 2)].into());
+        assert_eq!(records.persist(2), [(OTHER, 2)].into());
+        let lengths = |length| [(STREAM, LogLength(length)), (OTHER, LogLength(9))].into();
+        assert_eq!(records.checkpointed(&lengths(6)), [].into(), "it began before the snapshot");
+        records.add(STREAM, vec![restore(9)]);
+        assert_eq!(records.persist(1), [].into());
+        assert_eq!(records.checkpointed(&lengths(7)), [(STREAM, 3)].into());
+        assert!(records.await_checkpoint(), "a second snapshot came meanwhile");
+        assert_eq!(records.checkpointed(&lengths(9)), [(STREAM, 1)].into());
+        assert_eq!((records.await_checkpoint(), records.len()), (false, 0));
     }
 }

@@ -15,9 +15,18 @@ use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
 impl<E: Engine> Worker<E> {
     /// Ends the streams of shards of which the configuration gives this node no replica, and what they have stored. To be
     /// called when the engine has received all that they have decided, and before it receives the configuration.
-    pub(super) fn end_streams(&mut self, known: &KnownConfiguration) {
+    pub(super) fn end_streams(
+        &mut self,
+        known: &KnownConfiguration,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         let node = self.node;
-        self.streams.retain(|shard, _| known.holds(node, *shard));
+        let ended = self.streams.keys().filter(|shard| !known.holds(node, **shard));
+        for shard in ended.copied().collect::<Vec<ShardId>>() {
+            self.streams.remove(&shard);
+            self.interrupt_checkpoint(shard, effects);
+        }
+        self.records.retain(|(shard, _)| known.holds(node, *shard));
     }
 
     /// Begins the streams of shards of which the configuration gives this node a replica.
@@ -29,7 +38,7 @@ impl<E: Engine> Worker<E> {
                 self.streams.entry(shard).or_insert_with(|| {
                     *number += 1;
                     let (members, options) = (assignment.members(), options.clone());
-                    HostedStream::new(members, shard, self.node, options, new_storage(), *number)
+                    HostedStream::new(members, options, self.node, new_storage(), *number)
                 });
             }
         }
@@ -110,9 +119,17 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Passes to the engine the entries that were decided, or accepted under another node, in former processes.
+    /// Passes to the engine the snapshots of the last checkpoint, and the entries behind them that were decided, or accepted
+    /// under another node, in former processes.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
+            // One that stands for no entries is none.
+            let snapshot = self.snapshots.remove(shard);
+            if let Some((length, state)) = snapshot.filter(|(length, _)| *length > LogLength::ZERO)
+            {
+                held.delivered = length.0;
+                self.news.push_back(EngineEvent::Restored { shard: *shard, state });
+            }
             let ballot = held.stream.ballot();
             if E::RECEIVES_ACCEPTED && ballot != Ballot::default() && ballot.node != self.node {
                 self.news.push_back(EngineEvent::Promised { shard: *shard, ballot });
@@ -238,12 +255,14 @@ impl<E: Engine> Worker<E> {
         let mut wanted = Vec::new();
         let promised = held.stream.ballot();
         held.stream.step(now, event, &mut wanted);
-        self.records.add(shard, held.number, held.stream.storage_mut().take_records());
+        let key = (shard, held.number);
+        self.records.add(key, held.stream.storage_mut().take_records());
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
             news.push_back(EngineEvent::Promised { shard, ballot });
         }
+        let mut is_restored = false;
         for effect in wanted {
             match effect {
                 shoal_log::StreamEffect::Send { to, message } => {
@@ -282,11 +301,15 @@ impl<E: Engine> Worker<E> {
                 shoal_log::StreamEffect::Restored { length, state } => {
                     held.delivered = length.0;
                     news.push_back(EngineEvent::Restored { shard, state });
+                    is_restored = true;
                 }
             }
         }
         if E::RECEIVES_ACCEPTED {
             held.accepted(shard, self.node, news);
+        }
+        if is_restored {
+            self.interrupt_checkpoint(shard, effects);
         }
         self.trim(now, shard, effects);
         self.note_caught_up(shard, effects);

@@ -1,8 +1,11 @@
 //! What a worker reports to its engine of the entries that it accepts under another node: a follower of one stream, which
 //! receives the messages of its leaders by hand, and an engine that records its events.
 
+mod worker_log;
+
 use super::{
-    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+    Membership, RecoveredWorker, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage,
+    WorkerOrigin,
 };
 use bytes::Bytes;
 use shoal_cluster::manager::{Configuration, Incarnation, ManagerOptions, StateMachine};
@@ -69,6 +72,9 @@ impl<const RECEIVES_ACCEPTED: bool> Engine for Recorder<RECEIVES_ACCEPTED> {
             EngineEvent::Deposed { by, .. } => format!("deposed by {by}"),
             EngineEvent::Durable { length, .. } => format!("durable {length}"),
             EngineEvent::SnapshotWanted { to, .. } => format!("{to} wants a snapshot"),
+            EngineEvent::CheckpointRead { part, .. } => format!("read {}", text(&part)),
+            EngineEvent::CheckpointWanted { shard } => format!("checkpoint of {shard}"),
+            EngineEvent::CheckpointWritten { shard } => format!("written of {shard}"),
             EngineEvent::Received { .. }
             | EngineEvent::Client(_)
             | EngineEvent::Configured { .. }
@@ -146,7 +152,7 @@ impl<const RECEIVES_ACCEPTED: bool> Follower<RECEIVES_ACCEPTED> {
         let origin = WorkerOrigin {
             membership: Arc::clone(&membership),
             manager_client: None,
-            storages: BTreeMap::from([(SHARD, storage)]),
+            recovered: RecoveredWorker::of(BTreeMap::from([(SHARD, storage)])),
             new_storage: MemoryStorage::late,
             seed: 1,
         };

@@ -16,11 +16,14 @@
 //! stream decided has been passed to the engine. And all happens in order: a stream of one voter decides an entry
 //! when it is proposed, and the engine receives that event once all its earlier effects are executed.
 
+use super::checkpoint_state::Checkpoints;
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::HostedStream;
 use super::membership::{KnownConfiguration, Membership};
 use super::records::PendingRecords;
+use super::recovery::RecoveredWorker;
 use super::tables::{self, TableClients};
+use bytes::Bytes;
 use shoal_cluster::manager::{
     Ask, Configuration, Generation, ManagerClient, ManagerClientEffect, ManagerClientEvent,
     ManagerRequest, TableChange, ToNode,
@@ -29,6 +32,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::client::{ClientId, ClientRequest, RequestFromClient};
 use shoal_engine::engine::Setup;
+use shoal_engine::events::EngineEvent;
 use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers};
 use shoal_types::{
     Epoch, Error, EventTimes, NodeId, Rejected, ShardId, TableId, Time, WorkerId, WorkerPlace,
@@ -46,8 +50,8 @@ pub struct WorkerOrigin {
     pub membership: Arc<Membership>,
     /// The node's member, for the worker that hosts it: the first.
     pub manager_client: Option<ManagerClient>,
-    /// What its streams had stored in a former process; nothing for those that are not named.
-    pub storages: BTreeMap<ShardId, MemoryStorage>,
+    /// What its streams had stored in a former process.
+    pub recovered: RecoveredWorker,
     /// Makes the storage of a stream that has stored nothing.
     pub new_storage: fn() -> MemoryStorage,
     /// All its chance is drawn from this.
@@ -62,7 +66,7 @@ impl WorkerOrigin {
         WorkerOrigin {
             membership,
             manager_client: None,
-            storages: BTreeMap::new(),
+            recovered: RecoveredWorker::default(),
             new_storage,
             seed,
         }
@@ -91,6 +95,9 @@ pub struct Worker<E: Engine> {
     pub(super) streams_begun: u64,
     /// What streams have recorded for the log on disk.
     pub(super) records: PendingRecords,
+    pub(super) checkpoints: Checkpoints,
+    /// The snapshots of the last checkpoint, until the engine has received them.
+    pub(super) snapshots: BTreeMap<ShardId, (LogLength, Bytes)>,
     /// How streams pace themselves.
     pub(super) stream_options: shoal_log::StreamOptions,
     /// See [`WorkerOrigin::new_storage`].
@@ -101,7 +108,7 @@ pub struct Worker<E: Engine> {
     pub(super) retain_bytes: u64,
     timer: WakeUp,
     /// The events that the engine still has to handle in this step.
-    pub(super) news: VecDeque<shoal_engine::EngineEvent<E::Message>>,
+    pub(super) news: VecDeque<EngineEvent<E::Message>>,
     /// See [`Worker::strays`].
     pub(super) strays: u64,
     /// Messages about streams that no replica of ours says.
@@ -129,7 +136,8 @@ impl<E: Engine> Worker<E> {
         shared: Arc<E::Shared>,
         origin: WorkerOrigin,
     ) -> Worker<E> {
-        let WorkerOrigin { membership, manager_client, mut storages, new_storage, seed } = origin;
+        let WorkerOrigin { membership, manager_client, recovered, new_storage, seed } = origin;
+        let RecoveredWorker { mut storages, snapshots } = recovered;
         assert!(manager_client.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
         let held: BTreeSet<ShardId> =
@@ -142,7 +150,7 @@ impl<E: Engine> Worker<E> {
                 all_promise: false,
             };
             let options = setup.streams.clone();
-            (shard, HostedStream::new(members, shard, node, options, storage, number))
+            (shard, HostedStream::new(members, options, node, storage, number))
         });
         let streams: BTreeMap<ShardId, HostedStream> = held.collect();
         Worker {
@@ -157,6 +165,8 @@ impl<E: Engine> Worker<E> {
             exceeds: None,
             streams_begun: streams.len() as u64,
             records: PendingRecords::default(),
+            checkpoints: Checkpoints::default(),
+            snapshots,
             streams,
             stream_options: setup.streams.clone(),
             new_storage,
@@ -309,7 +319,7 @@ impl<E: Engine> Worker<E> {
                 request: ClientRequest::ChangeTable { ask, change },
             }) => self.change_table(now, from, ask, change, effects),
             WorkerEvent::Client(request) => {
-                self.engine_step(now, shoal_engine::EngineEvent::Client(request), effects);
+                self.engine_step(now, EngineEvent::Client(request), effects);
             }
             WorkerEvent::FromManager { message: ToNode::Recall { generation, pledges } } => {
                 let settled = self.configuration().map(|configuration| configuration.settled);
@@ -325,18 +335,27 @@ impl<E: Engine> Worker<E> {
             }
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
             WorkerEvent::Recorded { records } => self.recorded(now, records, effects),
+            WorkerEvent::CheckpointRead { shard, part } => {
+                self.engine_step(now, EngineEvent::CheckpointRead { shard, part }, effects);
+            }
+            WorkerEvent::Checkpoint => self.want_checkpoint(),
+            WorkerEvent::CheckpointWritten => self.checkpoint_written(now, effects),
+            WorkerEvent::Checkpointed { is_durable } => {
+                self.checkpointed(now, is_durable, effects);
+            }
             WorkerEvent::Timer => self.on_timer(now, effects),
             WorkerEvent::Nudged => {
-                self.engine_step(now, shoal_engine::EngineEvent::Nudged, effects);
+                self.engine_step(now, EngineEvent::Nudged, effects);
             }
         }
         self.pass_news(now, effects);
         self.pass_words(now, effects);
-        self.set_timer(now, effects);
         let records = self.records.take_new();
         if !records.is_empty() {
             effects.effects.push(WorkerEffect::Write { records });
         }
+        self.begin_checkpoint(now, effects);
+        self.set_timer(now, effects);
     }
 
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
@@ -351,10 +370,10 @@ impl<E: Engine> Worker<E> {
                 return;
             }
             self.known = Some(known.clone());
-            self.end_streams(&known);
+            self.end_streams(&known, effects);
             let (configuration, incarnation) =
                 (Arc::clone(&known.configuration), known.incarnation);
-            let event = shoal_engine::EngineEvent::Configured { configuration, incarnation };
+            let event = EngineEvent::Configured { configuration, incarnation };
             self.engine_step(now, event, effects);
             self.follow_streams(now, &known, effects);
         }
@@ -404,11 +423,11 @@ impl<E: Engine> Worker<E> {
         if wakes {
             // All have waited for it.
             self.nudge_others(effects);
-            self.engine_step(now, shoal_engine::EngineEvent::Nudged, effects);
+            self.engine_step(now, EngineEvent::Nudged, effects);
         }
         self.pass_news(now, effects);
         for ends in finals {
-            self.engine_step(now, shoal_engine::EngineEvent::Settled { ends }, effects);
+            self.engine_step(now, EngineEvent::Settled { ends }, effects);
         }
     }
 
@@ -494,7 +513,7 @@ impl<E: Engine> Worker<E> {
             self.stream_step(now, shard, shoal_log::StreamEvent::Timer, effects);
         }
         if self.timer.engine.take_if(|at| *at <= now).is_some() {
-            self.engine_step(now, shoal_engine::EngineEvent::Timer, effects);
+            self.engine_step(now, EngineEvent::Timer, effects);
         }
     }
 
@@ -531,16 +550,16 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         if generation == self.generation() {
-            self.engine_step(now, shoal_engine::EngineEvent::Received { from, message }, effects);
+            self.engine_step(now, EngineEvent::Received { from, message }, effects);
         } else {
             self.strays += 1;
         }
     }
 
-    fn engine_step(
+    pub(super) fn engine_step(
         &mut self,
         now: Time,
-        event: shoal_engine::EngineEvent<E::Message>,
+        event: EngineEvent<E::Message>,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let generation = self.generation();
@@ -549,7 +568,7 @@ impl<E: Engine> Worker<E> {
             observations: effects.observations.take(),
         };
         // What was asked for before stays due until a timer comes: a message does not put it off.
-        if matches!(event, shoal_engine::EngineEvent::Timer) {
+        if matches!(event, EngineEvent::Timer) {
             self.timer.engine = None;
         }
         self.engine.step(now, event, &mut wanted);
@@ -576,6 +595,12 @@ impl<E: Engine> Worker<E> {
                     let event =
                         shoal_log::StreamEvent::Snapshot { to, length: LogLength(length), state };
                     self.stream_step(now, shard, event, effects);
+                }
+                shoal_engine::EngineEffect::CheckpointPart { shard, part } => {
+                    self.checkpoint_part(shard, part, effects);
+                }
+                shoal_engine::EngineEffect::CheckpointHead { shard, length, state } => {
+                    self.checkpoint_head(now, shard, LogLength(length), state, effects);
                 }
                 shoal_engine::EngineEffect::Reply(reply) => {
                     effects.effects.push(WorkerEffect::Reply(reply));

@@ -23,8 +23,10 @@
 //! | `replica.rs` | a node's copy of a shard, shared by its workers |
 //! | `replay.rs`, `replay_budget.rs`, `applied_write.rs` | Thomas's rule; how much a step replays; what checkers see of it |
 //! | `snapshot_transfer.rs`, `snapshot_chunk.rs` | how the chunks of a copy travel; what all of them have |
+//! | `checkpoint_copy.rs` | the chunks of a copy that goes into a checkpoint of the node itself |
 
 pub mod applied_write;
+pub mod checkpoint_copy;
 pub mod codec;
 pub mod in_flight_clocks;
 pub mod replay;

@@ -46,7 +46,7 @@ const WINDOW: usize = 64;
 const WINDOW_BYTES: usize = 8 << 20;
 
 /// The pause between two parts, of any copy, in which the worker handles other events.
-const PAUSE: Duration = Duration::from_millis(1);
+pub(crate) const PAUSE: Duration = Duration::from_millis(1);
 
 /// The number of repetitions after which a sender gives up. Counted and not timed: the pause between two repetitions depends
 /// on the number of copies that the worker sends.

@@ -1,9 +1,11 @@
 //! A node, from its start to its end.
 
 use crate::config::NodeConfig;
+use crate::disks::{DisksError, DisksOwner, OpenedDisk, OpenedDisks};
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_command::{HOST, WorkerCommand};
+use crate::worker_disk::WorkerDisk;
 use crate::worker_host::WorkerHost;
 use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{LearnerLeads, ManagerClient, ManagerOptions, ProcessInstance};
@@ -15,7 +17,7 @@ use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
 use shoal_node::{Membership, Worker, WorkerOrigin};
 use shoal_registry::{EngineVisitor, RegisteredEngine};
-use shoal_types::{NodeId, Random, WorkerId};
+use shoal_types::{ClusterId, Durability, NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -44,6 +46,27 @@ pub enum ServerStartError {
         workers: u32,
         /// The most that the engine runs.
         max: u32,
+    },
+    /// The logs in the node's folder cannot be used.
+    #[error("{0}")]
+    Disks(#[from] DisksError),
+    /// The cluster's durability needs a folder.
+    #[error(
+        "durability = \"{durability}\" needs a folder on disk: write data = \"data\" into the node's file"
+    )]
+    NoFolder {
+        /// What the topology asks for.
+        durability: Durability,
+    },
+    /// The engine keeps nothing on disk.
+    #[error(
+        "{engine} keeps nothing on disk yet, and the topology has durability = \"{durability}\": write durability = \"memory\""
+    )]
+    Durability {
+        /// The name of the engine.
+        engine: &'static str,
+        /// What the topology asks for.
+        durability: Durability,
     },
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
@@ -166,14 +189,15 @@ fn start<E: RegisteredEngine>(
     let accepts_losses = E::PROTOCOL.info().accepts_losses;
     let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(round_trip) };
     let has_managers = !config.managers.is_empty();
+    let disks = open_disks::<E>(config, cluster, random.next_u64())?;
+    // The streams of a former process were stored in memory.
+    let is_lost = disks.as_ref().is_none_or(|disks| disks.is_lost);
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);
-    let manager_client = has_managers
-        // The streams of a former process were stored in memory.
-        .then(|| {
-            ManagerClient::new(*node, ProcessInstance(random.next_u64()), true, managed.clone())
-                .of(cluster)
-        });
+    let manager_client = has_managers.then(|| {
+        ManagerClient::new(*node, ProcessInstance(random.next_u64()), is_lost, managed.clone())
+            .of(cluster)
+    });
     let manager_client = Mutex::new(manager_client);
     let membership = match has_managers {
         true => Membership::new(topology.workers()),
@@ -185,13 +209,24 @@ fn start<E: RegisteredEngine>(
     let may_isolate = config.chaos;
     let joins = has_managers.then(|| identity.clone());
     let (transaction_clock, clock_error) = (OnceLock::new(), config.clock_error);
+    let disks = disks.into_iter().flat_map(|disks| disks.disks);
+    let disks: BTreeMap<WorkerId, OpenedDisk> = (0..).map(WorkerId).zip(disks).collect();
+    let disks = Mutex::new(disks);
+    let data = config.data.clone();
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
+        let mut disk = disks.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
         let mut manager_client = manager_client.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = WorkerOrigin {
             membership: Arc::clone(&membership),
             manager_client: (worker == HOST).then(|| manager_client.take()).flatten(),
-            storages: BTreeMap::new(),
-            new_storage: shoal_log::MemoryStorage::new,
+            recovered: disk
+                .as_mut()
+                .map(|disk| std::mem::take(&mut disk.recovered))
+                .unwrap_or_default(),
+            new_storage: match disk {
+                Some(_) => shoal_log::MemoryStorage::recorded,
+                None => shoal_log::MemoryStorage::new,
+            },
             seed: seeds.fork(worker.0.into()).next_u64(),
         };
         let core = Worker::<E>::new(worker, here, &setup, Arc::clone(&shared), origin);
@@ -199,6 +234,7 @@ fn start<E: RegisteredEngine>(
         let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
+        let begins_with = disk.as_ref().and_then(OpenedDisk::checkpoint_to_read);
         let mut worker_host = WorkerHost::new(
             WorkerPlace { node: here, worker },
             core,
@@ -211,6 +247,13 @@ fn start<E: RegisteredEngine>(
         worker_host.transaction_clock = E::USES_TRANSACTION_CLOCK.then(|| {
             let clock = || NodeTransactionClock::new(worker_hosts.clock(), clock_error);
             transaction_clock.get_or_init(clock).clone()
+        });
+        worker_host.begins_with = begins_with;
+        worker_host.data = disk.as_ref().and_then(|_| data.clone());
+        worker_host.disk = disk.map(|disk| {
+            let started =
+                WorkerDisk::start(WorkerPlace { node: here, worker }, disk, worker_hosts.clone());
+            started.expect("the system has threads for the logs of workers")
         });
         worker_host.identity = joins.clone();
         worker_host.may_isolate = may_isolate;
@@ -239,6 +282,25 @@ fn start<E: RegisteredEngine>(
     };
     let http = http.map(serve).transpose()?;
     Ok(Server { network, manager, http })
+}
+
+/// Opens the logs of the node's workers, where the cluster's durability has logs on disk.
+fn open_disks<E: RegisteredEngine>(
+    config: &NodeConfig,
+    cluster: Option<ClusterId>,
+    new_volume: u64,
+) -> Result<Option<OpenedDisks>, ServerStartError> {
+    let durability = config.topology.durability();
+    if !durability.is_on_disk() {
+        return Ok(None);
+    }
+    if !E::PROTOCOL.info().keeps_memory {
+        return Err(ServerStartError::Durability { engine: E::PROTOCOL.name(), durability });
+    }
+    let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
+    let (node, workers) = (config.node, config.topology.workers());
+    let owner = DisksOwner { cluster, node, workers, durability };
+    Ok(Some(OpenedDisks::open(data, owner, new_volume)?))
 }
 
 /// Applies a node's configuration to its engine's limits, with a seed that clients cannot know.

@@ -30,6 +30,8 @@ pub enum WorkerCommand {
     Spawn(MakeTask),
     /// Send the status of the worker.
     Look(oneshot::Sender<NodeStatus>),
+    /// Take what has happened on the worker's disk.
+    TakeDiskNews,
     /// Answer a client.
     Answer {
         /// The client to be answered.
@@ -50,6 +52,7 @@ impl fmt::Debug for WorkerCommand {
             }
             WorkerCommand::Spawn(_) => f.write_str("Spawn"),
             WorkerCommand::Look(_) => f.write_str("Look"),
+            WorkerCommand::TakeDiskNews => f.write_str("TakeDiskNews"),
             WorkerCommand::Answer { client, frame } => {
                 write!(f, "Answer {{ client: {client}, {} bytes }}", frame.len())
             }

@@ -3,11 +3,13 @@
 //! Invariant: nothing blocks here. When a step ends, all effects of the worker are in the loop's outbox, or with the
 //! manager of this process.
 
+use crate::disks::{self, CheckpointToRead};
 use crate::envelope::Envelope;
 use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, ToOperator};
 use crate::slow::SlowLog;
 use crate::status::{self, StatusSource};
 use crate::worker_command::WorkerCommand;
+use crate::worker_disk::WorkerDisk;
 use bytes::Bytes;
 use shoal_cluster::manager::{ManagerClient, ToManager, ToNode};
 use shoal_cluster::topology::Topology;
@@ -19,12 +21,13 @@ use shoal_net::{
     CoreInput, NetworkLimits, NodeTransactionClock, Outbox, PeerConfig, SharedClusterId,
     SystemClock,
 };
-use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent};
+use shoal_node::{Worker, WorkerEffect, WorkerEffects, WorkerEvent, read_parts};
 use shoal_raft::LogMembers;
 use shoal_store::Store;
 use shoal_types::wire::{self, Coded, MessageVersion};
 use shoal_types::{NodeId, Rejected, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Runs one worker on its event loop: frames become events of the worker, and its effects become frames.
@@ -59,6 +62,12 @@ pub(crate) struct WorkerHost<E: Engine> {
     /// When the frame that is being handled arrived; for other inputs, the time of the step.
     arrived: Time,
     slow: SlowLog,
+    /// The node's folder, where it has logs.
+    pub(crate) data: Option<PathBuf>,
+    /// The worker's disk, where the cluster's durability has one.
+    pub(crate) disk: Option<WorkerDisk>,
+    /// The checkpoint that the worker receives before it starts.
+    pub(crate) begins_with: Option<CheckpointToRead>,
     effects: WorkerEffects<E::Message, E::Observation>,
 }
 
@@ -98,6 +107,9 @@ impl<E: Engine> WorkerHost<E> {
             transaction_clock: None,
             arrived: Time::ZERO,
             slow: SlowLog::default(),
+            data: None,
+            disk: None,
+            begins_with: None,
             effects: WorkerEffects::new(),
         }
     }
@@ -159,16 +171,42 @@ impl<E: Engine> WorkerHost<E> {
                              something in memory: it ends, and has to begin anew without memory"
                         );
                     }
-                    None => tracing::error!(
-                        node = %self.node, "another process of this node is admitted: it ends"
-                    ),
+                    None => {
+                        tracing::error!(node = %self.node, "another process of this node is admitted: it ends");
+                        return out.stop();
+                    }
+                }
+                if let Some(Err(error)) = self.data.as_deref().map(disks::void) {
+                    tracing::error!(node = %self.node, %error, "the node's logs cannot be declared void: move them away");
                 }
                 out.stop();
             }
-            WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
+            WorkerEffect::Write { records } => self.disk().write(records),
+            WorkerEffect::Checkpoint(step) => self.disk().checkpoint(step),
             WorkerEffect::Timer { at } => out.timer(at),
             WorkerEffect::Nudge { worker } => out.nudge(worker),
         }
+    }
+
+    /// The disk to which streams that are recorded are written.
+    fn disk(&self) -> &WorkerDisk {
+        self.disk.as_ref().expect("streams are recorded where there is a disk")
+    }
+
+    /// Has the worker receive the checkpoint that it begins with, and start.
+    fn begin(&mut self, now: Time, out: &mut Outbox) {
+        if let Some(CheckpointToRead { mut folder, identity, number, shards }) =
+            self.begins_with.take()
+        {
+            let read = read_parts(&mut folder, number, identity, &shards, |event| {
+                self.step_worker(now, event, out);
+            });
+            if let Err(error) = read {
+                tracing::error!(node = %self.node, %error, "a checkpoint that was whole cannot be read: the node ends");
+                return out.stop();
+            }
+        }
+        self.step_worker(now, WorkerEvent::Start, out);
     }
 
     fn tell_managers(&mut self, now: Time, message: &ToManager, out: &mut Outbox) {
@@ -442,6 +480,11 @@ impl<E: Engine> WorkerHost<E> {
                 // The caller may have given up.
                 let _ = asker.send(status::of(&self.status_source(), now));
             }
+            WorkerCommand::TakeDiskNews => {
+                for news in self.disk().take_news() {
+                    self.step_worker(now, news.into(), out);
+                }
+            }
             WorkerCommand::Answer { client, frame } => out.to_client(client, frame),
         }
     }
@@ -489,7 +532,7 @@ impl<E: Engine + 'static> shoal_net::Core for WorkerHost<E> {
             | CoreInput::Command(_) => now,
         };
         match input {
-            CoreInput::Started => self.step_worker(now, WorkerEvent::Start, out),
+            CoreInput::Started => self.begin(now, out),
             CoreInput::FromPeer { from, frame, .. } => self.on_peer_frame(now, from, &frame, out),
             CoreInput::FromClient { client, frame, .. } => {
                 self.on_client_frame(now, client, &frame, out);

@@ -41,7 +41,7 @@ const PLAN: [(&str, &[&str]); 26] = [
     ("workloads", &["types"]),
     ("bench", &["client", "workloads"]),
     ("sim", &["client", "node", "workloads", "registry"]),
-    ("server", &["node", "raft", "net", "registry"]),
+    ("server", &["node", "raft", "net", "disk", "registry"]),
     ("shoal", &["client", "bench", "sim", "server", "explore"]),
 ];
 

@@ -10,7 +10,7 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_log::MemoryStorage;
-use shoal_node::{Membership, Worker, WorkerEvent, WorkerOrigin};
+use shoal_node::{Membership, RecoveredWorker, Worker, WorkerEvent, WorkerOrigin};
 use shoal_store::Store;
 use shoal_types::{Ballot, EventTimes, NodeId, Random, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, VecDeque};
@@ -57,6 +57,8 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     storages: BTreeMap<ShardId, MemoryStorage>,
     /// Where its streams are recorded, if they are on disk.
     pub disk: Option<SimulatedDisk>,
+    /// The events that the current process receives before it starts: what its disk has.
+    pub begins_with: Vec<WorkerEvent<E::Message>>,
 }
 
 /// The nodes of a simulated cluster.
@@ -123,6 +125,7 @@ impl<E: Engine> SimulatedCluster<E> {
             persists: false,
             storages: BTreeMap::new(),
             disk: None,
+            begins_with: Vec::new(),
         };
         let mut cluster = SimulatedCluster {
             simulated_workers: places.map(simulated_worker).collect(),
@@ -224,16 +227,16 @@ impl<E: Engine> SimulatedCluster<E> {
             self.options.as_ref().map(|it| ManagerClient::new(node, instance, lost, it.clone()));
         for simulated_worker in self.workers_of(node) {
             let seed = self.random.next_u64();
-            let (storages, new_storage) = self.begin_storages(simulated_worker, lost);
+            let (recovered, new_storage) = self.begin_storages(simulated_worker, lost);
             let origin = match &self.options {
                 None => {
                     let fixed = WorkerOrigin::fixed(&setup.topology, seed);
-                    WorkerOrigin { storages, new_storage, ..fixed }
+                    WorkerOrigin { recovered, new_storage, ..fixed }
                 }
                 Some(_) => WorkerOrigin {
                     membership: Arc::clone(&membership),
                     manager_client: manager_client.take(),
-                    storages,
+                    recovered,
                     new_storage,
                     seed,
                 },
@@ -249,17 +252,20 @@ impl<E: Engine> SimulatedCluster<E> {
         &mut self,
         simulated_worker: usize,
         lost: bool,
-    ) -> (BTreeMap<ShardId, MemoryStorage>, fn() -> MemoryStorage) {
+    ) -> (RecoveredWorker, fn() -> MemoryStorage) {
         let simulated_worker = &mut self.simulated_workers[simulated_worker];
         if let Some(disk) = &mut simulated_worker.disk {
             if lost {
                 disk.replace();
             }
-            return (disk.begin(), MemoryStorage::recorded);
+            let (recovered, events) = disk.begin();
+            simulated_worker.begins_with = events;
+            return (recovered, MemoryStorage::recorded);
         }
         let kept = std::mem::take(&mut simulated_worker.storages);
         let storages = if lost { BTreeMap::new() } else { kept };
-        (storages, if self.is_late { MemoryStorage::late } else { MemoryStorage::new })
+        let new_storage = if self.is_late { MemoryStorage::late } else { MemoryStorage::new };
+        (RecoveredWorker::of(storages), new_storage)
     }
 
     /// Ends a node's process: its workers and their inboxes are dropped. Without `power`, its disks lose what was not
@@ -273,6 +279,7 @@ impl<E: Engine> SimulatedCluster<E> {
             simulated_worker.storages.values_mut().for_each(MemoryStorage::crash);
             simulated_worker.disk.iter_mut().for_each(|disk| disk.crash(power));
             simulated_worker.persists = false;
+            simulated_worker.begins_with.clear();
             simulated_worker.has_begun = false;
             simulated_worker.inbox.clear();
             simulated_worker.will_look = false;

@@ -1,14 +1,20 @@
-//! The disk of a worker: a virtual one, with the log that its streams write to, in the format of real ones.
+//! The disk of a worker: a virtual one, with the log that its streams write to and its checkpoints, in the format of real ones.
 
-use shoal_log::{MemoryStorage, StreamRecord};
-use shoal_types::{Random, ShardId, Time, WorkerPlace};
+use shoal_node::{
+    CheckpointStep, DiskEffect, DiskEvent, DiskWork, OpenedLog, RecoveredWorker, WorkerEvent,
+    WorkerLog, WorkerLogOptions, read_parts,
+};
+use shoal_types::{Random, Time, WorkerPlace};
 use shoal_wal::virtual_disk::{DiskDelays, DiskQueue, VirtualDisk};
-use shoal_wal::{LogEffect, LogIdentity, LogWriter, Record, WriterOptions, recover};
-use std::collections::BTreeMap;
+use shoal_wal::{LogIdentity, Record, WriterOptions};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Small, so that logs go over many segments, and records over several.
-const OPTIONS: WriterOptions = WriterOptions { segment_bytes: 16 << 10, group_bytes_max: 4 << 10 };
+/// Small, so that logs go over many segments, records over several, and checkpoints are frequent.
+const OPTIONS: WorkerLogOptions = WorkerLogOptions {
+    writer: WriterOptions { segment_bytes: 16 << 10, group_bytes_max: 4 << 10 },
+    checkpoint_bytes: 64 << 10,
+};
 
 /// One operation in so many stalls, for ten times the longest that others take.
 const STALLS_ONE_IN: u64 = 200;
@@ -18,22 +24,27 @@ const STALLS_ONE_IN: u64 = 200;
 pub(crate) struct SimulatedDisk {
     identity: LogIdentity,
     disk: VirtualDisk,
+    work: DiskWork,
     queue: DiskQueue,
+    /// The steps of checkpoints that are under way, with the times at which they are done.
+    checkpoint_queue: VecDeque<(Time, DiskEffect)>,
+    longest: Duration,
     /// The log of the current process.
-    writer: Option<LogWriter>,
-    /// What the writer wants, and the disk has not received.
-    wanted: Vec<LogEffect>,
-    /// The records that the worker knows to be durable.
-    reported: u64,
+    log: Option<WorkerLog>,
+    /// Streams whose last records were void, of all processes.
+    pub(crate) void_streams: usize,
+    /// What the log wants, and the disk has not received.
+    wanted: Vec<DiskEffect>,
     random: Random,
 }
 
 impl SimulatedDisk {
     /// An empty disk, whose operations take at most `longest`.
     pub(crate) fn new(place: WorkerPlace, longest: Duration, mut random: Random) -> SimulatedDisk {
+        let longest = longest.max(Duration::from_nanos(2));
         let delays = DiskDelays {
             least: Duration::from_nanos(1),
-            most: longest.max(Duration::from_nanos(2)),
+            most: longest,
             stalls_one_in: STALLS_ONE_IN,
             stall: longest * 10,
         };
@@ -42,68 +53,94 @@ impl SimulatedDisk {
         SimulatedDisk {
             identity: LogIdentity { cluster: None, node, volume },
             disk: VirtualDisk::new(),
+            work: DiskWork::default(),
             queue: DiskQueue::new(delays, random.fork(1)),
-            writer: None,
+            checkpoint_queue: VecDeque::new(),
+            longest,
+            log: None,
+            void_streams: 0,
             wanted: Vec::new(),
-            reported: 0,
             random,
         }
     }
 
-    /// Begins the log of a process. Returns what the streams of the processes before had made durable.
+    /// Begins the log of a process. Returns what the worker begins with, and the events that it receives before it starts.
     ///
     /// # Panics
     /// If the log cannot be read: no disk of a simulation is damaged.
-    pub(crate) fn begin(&mut self) -> BTreeMap<ShardId, MemoryStorage> {
-        let mut storages = BTreeMap::new();
+    pub(crate) fn begin<M>(&mut self) -> (RecoveredWorker, Vec<WorkerEvent<M>>) {
         let node = self.identity.node;
-        let recovered = recover(&mut self.disk, Some(self.identity), 1, &mut |record| {
-            let storage = storages.entry(record.shard).or_insert_with(MemoryStorage::recorded);
-            let decoded = StreamRecord::decode(record.payload);
-            let replayed = decoded.and_then(|decoded| storage.replay(decoded));
-            replayed.unwrap_or_else(|error| panic!("{node}, {}: {error}", record.shard));
-        });
-        let recovered = recovered.unwrap_or_else(|error| panic!("the log of {node}: {error}"));
-        let writer = LogWriter::begin(self.identity, OPTIONS, recovered, &mut self.wanted);
-        self.writer = Some(writer);
-        self.reported = 0;
-        storages
+        let opened = WorkerLog::open(&mut self.disk, self.identity, OPTIONS, &mut self.wanted);
+        let opened = opened.unwrap_or_else(|error| panic!("the log of {node}: {error}"));
+        let OpenedLog { log, recovered, checkpoint, void, .. } = opened;
+        self.log = Some(log);
+        self.void_streams += void;
+        let mut parts = Vec::new();
+        if let Some(number) = checkpoint {
+            let (disk, identity) = (&mut self.disk, self.identity);
+            let shards = recovered.snapshot_shards();
+            let read = read_parts(disk, number, identity, &shards, |part| parts.push(part));
+            read.unwrap_or_else(|error| panic!("the checkpoint of {node}: {error}"));
+        }
+        (recovered, parts)
     }
 
     /// Appends records to the log.
     pub(crate) fn write(&mut self, records: Vec<Record>) {
-        let writer = self.writer.as_mut().expect("a process writes");
-        for record in records {
-            writer.append(record);
-        }
-        writer.go_on(&mut self.wanted);
+        let log = self.log.as_mut().expect("a process writes");
+        log.write(records, &mut self.wanted);
+    }
+
+    /// Goes on with a checkpoint.
+    pub(crate) fn checkpoint(&mut self, step: CheckpointStep) {
+        let log = self.log.as_mut().expect("a process writes");
+        log.checkpoint_step(self.identity, step, &mut self.wanted);
     }
 
     /// When the next operation ends, of those that are under way at `now`.
     pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
         for effect in self.wanted.drain(..) {
-            self.queue.submit(Duration::from_nanos(now.0), effect);
+            match effect {
+                DiskEffect::Log(effect) => self.queue.submit(Duration::from_nanos(now.0), effect),
+                DiskEffect::Checkpoint(_) => {
+                    let takes = self.random.below(self.longest.as_nanos() as u64);
+                    let begins = self.checkpoint_queue.back().map_or(now, |(at, _)| now.max(*at));
+                    let done = begins + Duration::from_nanos(takes);
+                    self.checkpoint_queue.push_back((done, effect));
+                }
+            }
         }
-        let due = self.queue.due()?;
-        Some(Time(u64::try_from(due.as_nanos()).expect("virtual time fits")))
+        let log = self
+            .queue
+            .due()
+            .map(|due| Time(u64::try_from(due.as_nanos()).expect("virtual time fits")));
+        let checkpoint = self.checkpoint_queue.front().map(|(at, _)| *at);
+        log.into_iter().chain(checkpoint).min()
     }
 
-    /// Ends the operations that are done. Returns how many more records are durable.
-    pub(crate) fn complete(&mut self, now: Time) -> u64 {
-        let Some(writer) = &mut self.writer else { return 0 };
-        let now = Duration::from_nanos(now.0);
-        while let Some(event) = self.queue.complete(now, &mut self.disk) {
-            writer.step(event, &mut self.wanted);
+    /// Ends the operations that are done. Returns what the worker is to receive.
+    pub(crate) fn complete<M>(&mut self, now: Time) -> Vec<WorkerEvent<M>> {
+        let mut news = Vec::new();
+        let Some(log) = &mut self.log else { return Vec::new() };
+        while let Some(event) = self.queue.complete(Duration::from_nanos(now.0), &mut self.disk) {
+            log.step(DiskEvent::Log(event), &mut self.wanted);
         }
-        let persisted = writer.persisted();
-        persisted - std::mem::replace(&mut self.reported, persisted)
+        while self.checkpoint_queue.front().is_some_and(|(done, _)| *done <= now) {
+            let (_, effect) = self.checkpoint_queue.pop_front().expect("it is done");
+            let event = self.work.perform(&mut self.disk, effect);
+            log.step(event, &mut self.wanted);
+        }
+        log.take_news(&mut news);
+        news.into_iter().map(WorkerEvent::from).collect()
     }
 
     /// Ends the process. Without power, any part of what was written and not flushed is lost.
     pub(crate) fn crash(&mut self, power: bool) {
         self.queue.clear();
+        self.checkpoint_queue.clear();
         self.wanted.clear();
-        self.writer = None;
+        self.work = DiskWork::default();
+        self.log = None;
         if !power {
             let random = &mut self.random;
             self.disk.lose_power(|| random.chance(1, 2));

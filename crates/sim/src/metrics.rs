@@ -104,6 +104,12 @@ counts! {
         senders_struck,
         /// Shards that lost a majority of their voters at once.
         majorities_lost,
+        /// Checkpoints of workers that became durable.
+        checkpoints,
+        /// Workers that began with a checkpoint.
+        restarts_from_checkpoints,
+        /// Streams whose last records were void when their process began: they stood behind a snapshot without its rows.
+        void_streams,
         /// Observations of engines that were judged.
         observations,
     }

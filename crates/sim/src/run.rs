@@ -298,7 +298,7 @@ impl<E: Subject> PreparedRun<E> {
             E::limits(&mut engine_options).memory_bytes_max = subject::little_memory(&mut room);
         }
         let cuts = match fails {
-            true if scenario.fault_schedule.forgets => StreamCuts::Early,
+            true if scenario.fault_schedule.forgets || scenario.disks => StreamCuts::Early,
             true => StreamCuts::Never,
             false => StreamCuts::Everywhere,
         };

@@ -220,9 +220,9 @@ pub fn plant<E: Subject>(
 pub enum StreamCuts {
     /// When every replica has the entries.
     Everywhere,
-    /// Never: nodes restart with their disks, and read their streams from the beginning.
+    /// Never: nodes restart with what they had stored, and read their streams from the beginning.
     Never,
-    /// Early: nodes restart without memory, and receive snapshots.
+    /// Early: nodes restart without memory, or from checkpoints, and receive snapshots.
     Early,
 }
 

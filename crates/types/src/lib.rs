@@ -19,6 +19,7 @@ pub mod bulk_load;
 pub mod clock;
 pub mod counted;
 pub mod distance;
+pub mod durability;
 pub mod error;
 pub mod hash_index;
 pub mod id;
@@ -40,6 +41,7 @@ pub use ballot::Ballot;
 pub use clock::{Clock, Epoch};
 pub use counted::{Counted, CountedStage};
 pub use distance::{Distance, DistanceMatrix, Way};
+pub use durability::{Durability, UnknownDurability};
 pub use error::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Unknown};
 pub use id::{
     CallSession, ClusterId, DatacenterId, NoClusterId, NodeId, RequestId, ShardId, TableId,

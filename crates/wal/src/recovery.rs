@@ -227,14 +227,16 @@ fn survey(
             continue;
         };
         check_owner(&name, &header, expected)?;
-        expected = Some(header.identity);
+        // What one file does not name another one may.
+        let cluster = header.identity.cluster.or(expected.and_then(|identity| identity.cluster));
+        expected = Some(LogIdentity { cluster, ..header.identity });
         let [serial, incarnation, bytes, previous_end] = header.numbers;
         let length = folder.length(&name)?;
         if length != bytes {
             let what = "the file is not as long as its header says";
             return Err(LogError::Damaged { file: name, offset: length, what });
         }
-        survey.identity = Some(header.identity);
+        survey.identity = expected;
         survey.incarnation = survey.incarnation.max(incarnation);
         let found = SegmentFound { file, incarnation, bytes, previous_end };
         if survey.segments.insert(serial, found).is_some() {
@@ -306,7 +308,13 @@ pub(crate) fn check_owner(
         ("node", u64::from(found.node.0), u64::from(expected.node.0)),
         ("volume", found.volume, expected.volume),
     ];
-    match pairs.into_iter().find(|(_, found, expected)| found != expected) {
+    // A node may not have joined its cluster when it made the file.
+    let is_known =
+        |what: &str, found: u64, expected: u64| what != "cluster" || found != 0 && expected != 0;
+    let differs = |(what, found, expected): &(&str, u64, u64)| {
+        found != expected && is_known(what, *found, *expected)
+    };
+    match pairs.into_iter().find(differs) {
         None => Ok(()),
         Some((what, found, expected)) => {
             Err(LogError::Foreign { file: file.to_owned(), what, found, expected })

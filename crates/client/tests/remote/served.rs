@@ -45,7 +45,9 @@ impl Served {
                 WorkerEffect::Tell { .. } | WorkerEffect::Superseded => {
                     unreachable!("there is no manager")
                 }
-                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
+                WorkerEffect::Write { .. } | WorkerEffect::Checkpoint(_) => {
+                    unreachable!("storages are in memory")
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use super::draft::{DatacenterDraft, Draft, NodeDraft, ShardDraft, TablePlan, unp
 use super::error::TopologyError;
 use super::granules::TableDefinition;
 use super::validate;
+use shoal_types::Durability;
 
 /// Collects the parts of a topology, by name; they are validated together at the end.
 ///
@@ -39,6 +40,12 @@ impl Builder {
     /// Each node has so many workers.
     pub fn workers(mut self, workers: u32) -> Builder {
         self.draft.workers = Some(unplaced(workers));
+        self
+    }
+
+    /// Replicas acknowledge what they have stored so durably.
+    pub fn durability(mut self, durability: Durability) -> Builder {
+        self.draft.durability = Some(unplaced(durability.name().to_owned()));
         self
     }
 

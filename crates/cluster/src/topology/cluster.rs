@@ -3,7 +3,7 @@
 use super::partitioning::{Home, Homes};
 use super::tables::TableMap;
 use shoal_types::wire::Coded;
-use shoal_types::{DatacenterId, DistanceMatrix, NodeId, Scan, ShardId, TableId};
+use shoal_types::{DatacenterId, DistanceMatrix, Durability, NodeId, Scan, ShardId, TableId};
 use std::sync::Arc;
 
 /// A group of nodes near each other, with its name.
@@ -57,6 +57,7 @@ pub(super) struct Shard {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     workers: u32,
+    durability: Durability,
     datacenters: Vec<Datacenter>,
     distances: DistanceMatrix,
     nodes: Vec<Node>,
@@ -82,7 +83,8 @@ impl Topology {
             }
         }
         let tables = Arc::default();
-        Topology { workers, datacenters, distances, nodes, shards, hosted, tables }
+        let durability = Durability::default();
+        Topology { workers, durability, datacenters, distances, nodes, shards, hosted, tables }
     }
 
     /// The same cluster with one more node, which holds no replica. It can coordinate transactions.
@@ -114,6 +116,17 @@ impl Topology {
     /// The same cluster with these distances, which were validated.
     pub(super) fn set_distances(self, distances: DistanceMatrix) -> Topology {
         Topology { distances, ..self }
+    }
+
+    /// The same cluster with this durability.
+    #[must_use]
+    pub fn with_durability(self, durability: Durability) -> Topology {
+        Topology { durability, ..self }
+    }
+
+    /// When replicas acknowledge what they store.
+    pub fn durability(&self) -> Durability {
+        self.durability
     }
 
     /// How many workers each node has; all have as many.

@@ -14,6 +14,7 @@ use toml::{Spanned, Value};
 #[serde(deny_unknown_fields)]
 pub(super) struct Draft {
     pub(super) workers: Option<Spanned<u32>>,
+    pub(super) durability: Option<Spanned<String>>,
     #[serde(default, rename = "datacenter")]
     pub(super) datacenters: Vec<DatacenterDraft>,
     #[serde(default, rename = "distance")]

@@ -9,6 +9,7 @@
 //! # use shoal_types::ShardId;
 //! let topology = Topology::parse(r#"
 //!     workers = 4                       # threads of each node
+//!     durability = "fsync"              # or "async", "memory"; left out: "memory"
 //!
 //!     [[datacenter]]
 //!     name = "oregon"

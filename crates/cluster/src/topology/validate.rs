@@ -10,7 +10,7 @@ use super::partitioning::Partitioning;
 use super::tables::{Table, TableMap};
 use super::{DATACENTERS_MAX, NODES_MAX, RANGES_MAX, REPLICAS_MAX, SHARDS_MAX, WORKERS_MAX};
 use shoal_types::limits::{KEY_BYTES_MAX, TABLE_IDS_MAX, TABLES_MAX};
-use shoal_types::{DatacenterId, NodeId, ShardId, TableId};
+use shoal_types::{DatacenterId, Durability, NodeId, ShardId, TableId, UnknownDurability};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
@@ -43,7 +43,8 @@ pub(super) fn cluster(draft: Draft) -> Result<Topology, Complaint> {
     for (id, shard) in (0..).zip(&draft.shards) {
         shards.push(self::shard(id, shard, &node_names)?);
     }
-    Ok(Topology::new(workers, datacenters, distances, nodes, shards))
+    let durability = durability(draft.durability)?;
+    Ok(Topology::new(workers, datacenters, distances, nodes, shards).with_durability(durability))
 }
 
 /// The datacenters, and their names for what comes after.
@@ -58,6 +59,12 @@ pub(super) fn datacenters(
         datacenters.push(Datacenter { id, name: draft.name.into_inner() });
     }
     Ok((datacenters, names))
+}
+
+fn durability(durability: Option<Spanned<String>>) -> Result<Durability, Complaint> {
+    let Some(written) = durability else { return Ok(Durability::default()) };
+    let level = written.get_ref().parse();
+    level.or_else(|error: UnknownDurability| Complaint::about(written.span(), error.to_string()))
 }
 
 fn workers(workers: Option<Spanned<u32>>) -> Result<u32, Complaint> {

@@ -7,7 +7,7 @@ use super::{DATACENTERS_MAX, NAME_BYTES_MAX, NODES_MAX, REPLICAS_MAX, SHARDS_MAX
 use super::{Node, TableDefinition, validate};
 use bytes::BytesMut;
 use shoal_types::wire::{Coded, Input, Malformed};
-use shoal_types::{DatacenterId, DistanceMatrix, NodeId, TableId, Way};
+use shoal_types::{DatacenterId, DistanceMatrix, Durability, NodeId, TableId, Way};
 
 /// A node's name, datacenter and address.
 type NodeForm = (String, (DatacenterId, Option<String>));
@@ -19,6 +19,7 @@ type NumberedTable = (TableId, (String, TableDefinition));
 #[derive(Coded)]
 struct TopologyParts {
     workers: u32,
+    durability: Durability,
     datacenters: Vec<String>,
     nodes: Vec<NodeForm>,
     shards: Vec<Shard>,
@@ -44,6 +45,7 @@ impl From<&Topology> for TopologyParts {
         let tables = topology.tables().iter();
         TopologyParts {
             workers: topology.workers(),
+            durability: topology.durability(),
             datacenters: datacenters.map(|datacenter| datacenter.name.clone()).collect(),
             nodes: topology.nodes().iter().map(node).collect(),
             shards: topology.shard_ids().map(shard).collect(),
@@ -60,7 +62,7 @@ impl TryFrom<TopologyParts> for Topology {
 
     fn try_from(parts: TopologyParts) -> Result<Topology, &'static str> {
         let TopologyParts { workers, datacenters, nodes, shards, tables, .. } = parts;
-        let TopologyParts { next_table, ways, removed, .. } = parts;
+        let TopologyParts { durability, next_table, ways, removed, .. } = parts;
         // Validation goes by names, which are repeated for that: so none may be long, nor needed often.
         let mut names = datacenters.iter().chain(nodes.iter().map(|(name, _)| name));
         let short = names.all(|name| name.len() <= NAME_BYTES_MAX);
@@ -79,6 +81,7 @@ impl TryFrom<TopologyParts> for Topology {
             .and_then(|draft| validate::cluster(draft).ok())
             .and_then(|topology| topology.with_numbered_tables(tables, next_table).ok())
             .and_then(|topology| topology.with_distances(&matrix(ways)?).ok())
+            .map(|topology| topology.with_durability(durability))
             .ok_or("no topology")
     }
 }
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn what_no_text_may_say_no_bytes_may_either() {
         type Tables = ((Vec<NumberedTable>, TableId), (Vec<Way>, Vec<NodeId>));
-        type Parts = ((u32, Vec<String>), ((Vec<NodeForm>, Vec<Shard>), Tables));
+        type Parts = ((u32, (Durability, Vec<String>)), ((Vec<NodeForm>, Vec<Shard>), Tables));
         let bytes = encode(&rich());
         let refused = |spoil: fn(&mut Parts)| {
             let mut parts: Parts = decode(&bytes).expect("the same form");
@@ -200,9 +203,9 @@ mod tests {
             assert_eq!(error.what, "no topology");
         };
         refused(|it| it.0.0 = 0);
-        refused(|it| it.0.1.clear());
-        refused(|it| it.0.1[1] = "a".to_owned());
-        refused(|it| it.0.1[1] = "x".repeat(NAME_BYTES_MAX + 1));
+        refused(|it| it.0.1.1.clear());
+        refused(|it| it.0.1.1[1] = "a".to_owned());
+        refused(|it| it.0.1.1[1] = "x".repeat(NAME_BYTES_MAX + 1));
         refused(|it| it.1.0.0[0].1.0 = DatacenterId(2));
         refused(|it| it.1.0.1[0].leader = NodeId(2));
         refused(|it| it.1.0.1[0].voters.push(NodeId(0)));

@@ -20,6 +20,7 @@ impl Topology {
 
 fn write_all(topology: &Topology, text: &mut String) -> fmt::Result {
     writeln!(text, "workers = {}", topology.workers())?;
+    writeln!(text, "durability = {}", quoted(topology.durability().name()))?;
     for datacenter in topology.datacenters() {
         writeln!(text, "\n[[datacenter]]\nname = {}", quoted(&datacenter.name))?;
     }

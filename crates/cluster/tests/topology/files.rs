@@ -253,7 +253,7 @@ fn what_is_no_toml_is_refused() {
         "workers = 2",
         "worker = 2",
         "line 1: `worker = 2`",
-        "unknown field `worker`, expected one of `workers`, `datacenter`, `distance`, `node`, \
+        "unknown field `worker`, expected one of `workers`, `durability`, `datacenter`, `distance`, `node`, \
          `shard`, `table`",
     );
     refused("datacenter = \"d\"", "", "line 5: `[[node]]`", "missing field `datacenter`; add it");

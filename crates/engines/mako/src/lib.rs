@@ -123,6 +123,7 @@ use shoal_engine::execution::worker_context::{
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::slow::Slow;
+use shoal_replication::checkpoint_copy::CheckpointCopy;
 use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
 use shoal_types::{Epoch, NodeId, ShardId, Time, WorkerId};
@@ -167,6 +168,7 @@ pub struct Mako {
     collections: RollbackCollections,
     /// Copies of shards that this worker gives, and takes; one for each replica, or shard.
     snapshot_senders: SnapshotSenders<SnapshotScope>,
+    checkpoint_copy: CheckpointCopy<SnapshotScope>,
     snapshot_receivers: SnapshotReceivers<SnapshotChunk>,
 }
 
@@ -229,6 +231,7 @@ impl Engine for Mako {
             deferred: DeferredRequests::default(),
             collections: RollbackCollections::default(),
             snapshot_senders: SnapshotSenders::default(),
+            checkpoint_copy: CheckpointCopy::default(),
             snapshot_receivers: SnapshotReceivers::default(),
             shared,
         }
@@ -280,6 +283,9 @@ impl Engine for Mako {
             EngineEvent::Settled { ends } => self.learn_settled(watermark_of(&ends), effects),
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
+            EngineEvent::CheckpointWanted { shard } => self.begin_checkpoint(now, shard),
+            EngineEvent::CheckpointWritten { shard: _ } => self.checkpoint_written(effects),
+            EngineEvent::CheckpointRead { shard: _, part } => self.read_checkpoint(&part, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }
         self.go_on_where_due(now, holds_lease, effects);

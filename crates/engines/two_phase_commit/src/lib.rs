@@ -169,6 +169,7 @@ use shoal_engine::execution::worker_context::{
 };
 use shoal_engine::metrics::{CommitStage, EngineCounters, ShardMetric};
 use shoal_engine::slow::Slow;
+use shoal_replication::checkpoint_copy::CheckpointCopy;
 use shoal_replication::replay_budget::ReplayBudget;
 use shoal_replication::snapshot_transfer::{SnapshotReceivers, SnapshotSenders};
 use shoal_store::Store;
@@ -200,6 +201,7 @@ pub struct TwoPhaseCommit {
     reported: EpochReports,
     /// Copies of shards that this worker gives, and takes.
     senders: SnapshotSenders<CopyContext>,
+    checkpoint_copy: CheckpointCopy<CopyContext>,
     receivers: SnapshotReceivers<SnapshotChunk>,
     /// What copies have brought of transactions without an outcome.
     copied_writes: CopiedWrites,
@@ -263,6 +265,7 @@ impl Engine for TwoPhaseCommit {
             lease_end: Time::ZERO,
             reported: EpochReports::default(),
             senders: SnapshotSenders::default(),
+            checkpoint_copy: CheckpointCopy::default(),
             receivers: SnapshotReceivers::default(),
             copied_writes: CopiedWrites::default(),
             sliced: SlicedWork::default(),
@@ -312,6 +315,9 @@ impl Engine for TwoPhaseCommit {
             | EngineEvent::Accepted { .. }
             | EngineEvent::Settled { .. } => {}
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
+            EngineEvent::CheckpointWanted { shard } => self.begin_checkpoint(now, shard),
+            EngineEvent::CheckpointWritten { shard: _ } => self.checkpoint_written(effects),
+            EngineEvent::CheckpointRead { shard: _, part } => self.read_checkpoint(&part, effects),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
             EngineEvent::Timer | EngineEvent::Nudged => {}
         }

@@ -51,6 +51,7 @@ fn begun_at(gap_ns: u64) -> Option<Time> {
                 | WorkerEffect::Nudge { .. }
                 | WorkerEffect::Tell { .. }
                 | WorkerEffect::Write { .. }
+                | WorkerEffect::Checkpoint(_)
                 | WorkerEffect::Superseded => {}
             }
         }

@@ -126,6 +126,7 @@ impl<E: Engine> Cluster<E> {
                 WorkerEffect::Reply(_)
                 | WorkerEffect::Tell { .. }
                 | WorkerEffect::Write { .. }
+                | WorkerEffect::Checkpoint(_)
                 | WorkerEffect::Superseded => {}
             }
         }

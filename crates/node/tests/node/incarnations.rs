@@ -9,12 +9,12 @@ use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, Procedures};
 use shoal_mako::{Mako, MakoOptions};
 use shoal_node::{
-    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+    Membership, RecoveredWorker, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage,
+    WorkerOrigin,
 };
 use shoal_types::{
     Ballot, Clock, ClusterId, Epoch, NodeId, ShardId, Time, VectorWatermark, WorkerId, WorkerPlace,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const NOW: Time = Time(1000);
@@ -48,11 +48,11 @@ fn worker() -> Worker<Mako> {
     let shared = Mako::share(&setup, NodeId(1));
     let manager_client =
         ManagerClient::new(NodeId(1), ProcessInstance(1), true, manager::ManagerOptions::default());
-    let (membership, storages) = (Membership::new(1), BTreeMap::new());
+    let membership = Membership::new(1);
     let origin = WorkerOrigin {
         membership,
         manager_client: Some(manager_client),
-        storages,
+        recovered: RecoveredWorker::default(),
         new_storage: shoal_log::MemoryStorage::new,
         seed: 1,
     };

@@ -79,6 +79,7 @@ impl<E: Engine> Alone<E> {
             | WorkerEffect::Nudge { .. }
             | WorkerEffect::Tell { .. }
             | WorkerEffect::Write { .. }
+            | WorkerEffect::Checkpoint(_)
             | WorkerEffect::Superseded => None,
         })
     }

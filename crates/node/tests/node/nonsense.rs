@@ -546,6 +546,7 @@ impl<E: Forge> Cluster<E> {
                 | WorkerEffect::Reply(_)
                 | WorkerEffect::Tell { .. }
                 | WorkerEffect::Write { .. }
+                | WorkerEffect::Checkpoint(_)
                 | WorkerEffect::Superseded => {}
             }
         }

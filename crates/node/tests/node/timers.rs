@@ -22,6 +22,7 @@ fn timers(
         | WorkerEffect::Nudge { .. }
         | WorkerEffect::Tell { .. }
         | WorkerEffect::Write { .. }
+        | WorkerEffect::Checkpoint(_)
         | WorkerEffect::Superseded => None,
     };
     effects.effects.iter().filter_map(timer).collect()

@@ -1,6 +1,7 @@
 //! Clusters of real nodes, threads and sockets, on loopback.
 
 mod cluster;
+mod durable;
 mod failures;
 mod founding;
 mod growing;

@@ -13,6 +13,7 @@ use clap::{Args, value_parser};
 use shoal_cluster::topology::{Partitioning, Regions};
 use shoal_server::Protocol;
 use shoal_server::{NodeConfig, Server};
+use shoal_types::Durability;
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -42,6 +43,7 @@ Examples:
   shoal local --table accounts:hash --table events:range
   shoal local --tls --secret --port 7100 --folder secured
   shoal local --regions tiga
+  shoal local --durability fsync
   shoal local --in-process --shards 1 --replicas 1
   sudo shoal local --namespaces
 
@@ -55,6 +57,10 @@ pub struct LocalCommand {
     /// The commit protocol
     #[arg(long, default_value = Protocol::default().name(), value_parser = engine())]
     engine: Protocol,
+    /// When replicas acknowledge: `memory`, when they have stored in memory; `async`, when the kernel has it; `fsync`, when it is
+    /// on the disk. With the last two a node that dies begins again with what it had
+    #[arg(long, value_name = "LEVEL", default_value = "memory", conflicts_with = "in_process")]
+    durability: Durability,
     /// All nodes in this process: quicker to start, and none can be killed
     #[arg(long)]
     in_process: bool,
@@ -158,6 +164,7 @@ impl LocalCommand {
 
     fn plan(&self) -> Result<ClusterPlan, CommandError> {
         let plan = self.shape.plan(self.workers, self.engine)?;
+        let plan = ClusterPlan { durability: self.durability, ..plan };
         let ranges = plan.even_ranges();
         let with_table = |plan: ClusterPlan, table: &RequestedTable| match table.by_range {
             true => plan.with_table(&table.name, ranges.clone()),

@@ -5,7 +5,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::topology::{Partitioning, Regions, TableDefinition, Topology, TopologyError};
 use shoal_net::ClockError;
 use shoal_server::EngineOptions;
-use shoal_types::{Distance, NodeId};
+use shoal_types::{Distance, Durability, NodeId};
 use std::io;
 use std::net::TcpListener;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub struct ClusterPlan {
     pub coordinators_in: Vec<String>,
     /// Workers of each node.
     pub workers: u32,
+    /// When replicas acknowledge what they store. Nodes on threads of one process have no folders: theirs store in memory.
+    pub durability: Durability,
     /// The datacenters, and the emulated distances between them.
     pub regions: Regions,
     /// The commit engine. Files of nodes do not contain its options: only clusters of this process have them.
@@ -65,6 +67,7 @@ impl ClusterPlan {
             shares_nodes: false,
             coordinators_in: Vec::new(),
             workers: 1,
+            durability: Durability::Memory,
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
@@ -181,7 +184,7 @@ impl ClusterPlan {
     /// # Panics
     /// If there are too few addresses.
     pub fn topology(&self, addresses: &[String]) -> Result<Topology, TopologyError> {
-        let mut builder = Topology::builder().workers(self.workers);
+        let mut builder = Topology::builder().workers(self.workers).durability(self.durability);
         for region in self.regions.names() {
             builder = builder.datacenter(region);
         }

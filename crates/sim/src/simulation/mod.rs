@@ -466,7 +466,7 @@ impl<E: Simulated> Simulation<E> {
                     return Ok(());
                 }
                 self.cluster.simulated_workers[simulated_worker as usize].has_begun = true;
-                self.reach(simulated_worker as usize, WorkerEvent::Start)
+                self.begin_worker(simulated_worker as usize)
             }
             SimulationEvent::Message { simulated_worker, instance, from, message } => {
                 let current = self.cluster.instances[from.node.0 as usize];
@@ -656,6 +656,10 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Client(_)
             | WorkerEvent::Persisted { .. }
             | WorkerEvent::Recorded { .. }
+            | WorkerEvent::CheckpointRead { .. }
+            | WorkerEvent::Checkpoint
+            | WorkerEvent::CheckpointWritten
+            | WorkerEvent::Checkpointed { .. }
             | WorkerEvent::FromManager { .. } => {}
         }
         let worker = state.worker.as_mut().expect("a worker that takes a step is up");
@@ -724,6 +728,7 @@ impl<E: Simulated> Simulation<E> {
                 }
                 WorkerEffect::Tell { message } => self.tell_managers(end, place.node, &message),
                 WorkerEffect::Write { records } => self.record(simulated_worker, records),
+                WorkerEffect::Checkpoint(step) => self.checkpoint(simulated_worker, step),
                 WorkerEffect::Superseded => self.superseded(place)?,
                 WorkerEffect::Nudge { worker } => {
                     self.nudge(

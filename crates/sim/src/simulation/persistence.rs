@@ -3,11 +3,28 @@
 use super::{Simulation, SimulationEvent};
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_node::WorkerEvent;
+use shoal_node::{CheckpointStep, WorkerEvent};
 use shoal_types::Time;
 use shoal_wal::Record;
 
 impl<E: Simulated> Simulation<E> {
+    /// A worker receives what its disk has, and starts.
+    pub(super) fn begin_worker(&mut self, simulated_worker: usize) -> Result<(), Violation> {
+        let worker = &mut self.cluster.simulated_workers[simulated_worker];
+        let mut events = std::mem::take(&mut worker.begins_with);
+        self.work.restarts_from_checkpoints += u64::from(!events.is_empty());
+        let void = worker.disk.as_mut().map_or(0, |disk| std::mem::take(&mut disk.void_streams));
+        self.work.void_streams += void as u64;
+        events.push(WorkerEvent::Start);
+        events.into_iter().try_for_each(|event| self.reach(simulated_worker, event))
+    }
+
+    /// Goes on with a worker's checkpoint.
+    pub(super) fn checkpoint(&mut self, simulated_worker: usize, step: CheckpointStep) {
+        let disk = self.cluster.simulated_workers[simulated_worker].disk.as_mut();
+        disk.expect("checkpoints are on a disk").checkpoint(step);
+    }
+
     /// Writes what a worker's streams have recorded.
     pub(super) fn record(&mut self, simulated_worker: usize, records: Vec<Record>) {
         let disk = self.cluster.simulated_workers[simulated_worker].disk.as_mut();
@@ -55,12 +72,13 @@ impl<E: Simulated> Simulation<E> {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
         state.persists = false;
         if let Some(disk) = &mut state.disk {
-            let records = disk.complete(self.now);
-            self.await_persistence(simulated_worker);
-            return match records {
-                0 => Ok(()),
-                records => self.reach(simulated_worker, WorkerEvent::Recorded { records }),
+            let events = disk.complete(self.now);
+            let is_checkpoint = |event: &&WorkerEvent<E::Message>| {
+                matches!(event, WorkerEvent::Checkpointed { is_durable: true })
             };
+            self.work.checkpoints += events.iter().filter(is_checkpoint).count() as u64;
+            self.await_persistence(simulated_worker);
+            return events.into_iter().try_for_each(|event| self.reach(simulated_worker, event));
         }
         let all = self.random.chance(1, 2);
         let changes = if all { usize::MAX } else { 1 + self.random.below(4) as usize };

@@ -64,6 +64,10 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::FromManager { .. } => 6,
             WorkerEvent::Persisted { changes } => 7 | (*changes as u64 & 0xff) << 8,
             WorkerEvent::Recorded { records } => 8 | (*records & 0xff) << 8,
+            WorkerEvent::CheckpointRead { .. } => 9,
+            WorkerEvent::Checkpoint => 10,
+            WorkerEvent::CheckpointWritten => 11,
+            WorkerEvent::Checkpointed { is_durable } => 12 | u64::from(*is_durable) << 8,
         };
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | simulated_worker as u64);
@@ -123,6 +127,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEffect::Nudge { .. }
             | WorkerEffect::Tell { .. }
             | WorkerEffect::Write { .. }
+            | WorkerEffect::Checkpoint(_)
             | WorkerEffect::Superseded => None,
         });
         for (to, reply) in replies {

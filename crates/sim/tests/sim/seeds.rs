@@ -146,17 +146,26 @@ fn seeds_keep_the_rules_over_unequal_distances_and_between_regions() {
 }
 
 /// From this seed on, streams are on disks where nodes fail, and at times all nodes lose power at once.
-fn seeds_on_disks_keep_the_rules<E: Subject>() {
-    let mut power_lost = 0;
-    for seed in (1 << 29)..(1 << 29) + 6 {
-        power_lost += kept::<E>(seed, RunOptions::default()).metrics.work.power_lost;
+fn seeds_on_disks_keep_the_rules<E: Subject>() -> u64 {
+    let mut reached = [0; 4];
+    for seed in (1 << 29)..(1 << 29) + 8 {
+        let work = kept::<E>(seed, RunOptions::default()).metrics.work;
+        let counts =
+            [work.power_lost, work.checkpoints, work.restarts_from_checkpoints, work.void_streams];
+        reached.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
-    assert!(power_lost > 0, "power was always there");
+    let [power_lost, checkpoints, restarts, void_streams] = reached;
+    assert!(
+        power_lost > 0 && checkpoints > 0 && restarts > 0,
+        "losses of power, checkpoints, restarts from these: {reached:?}"
+    );
+    void_streams
 }
 
 #[test]
 fn seeds_on_disks_keep_the_rules_of_mako() {
-    seeds_on_disks_keep_the_rules::<Mako>();
+    let void_streams = seeds_on_disks_keep_the_rules::<Mako>();
+    assert!(void_streams > 0, "all processes lived until a checkpoint had the rows of a snapshot");
 }
 
 #[test]

@@ -80,7 +80,6 @@ fn a_missing_segment_is_named() {
 fn folders_of_others_and_newer_formats_are_refused() {
     let (mut disk, _) = three_segments();
     let others = [
-        (LogIdentity { cluster: ClusterId::new(5), ..IDENTITY }, "cluster", 0, 5),
         (LogIdentity { node: NodeId(4), ..IDENTITY }, "node", 3, 4),
         (LogIdentity { volume: 1, ..IDENTITY }, "volume", 0x5eed, 1),
     ];
@@ -90,17 +89,29 @@ fn folders_of_others_and_newer_formats_are_refused() {
         assert_eq!((what, found, expected), (field, in_file, asked));
     }
     recover(&mut disk, None, 1, &mut |_| {}).expect("any owner will do");
+    // A node that has not joined its cluster yet makes files that name none.
+    let of_five = LogIdentity { cluster: ClusterId::new(5), ..IDENTITY };
+    recover(&mut disk, Some(of_five), 1, &mut |_| {}).expect("they name no cluster");
+    change_headers(&mut disk, "log-000001", |header| header[16] = 4);
+    let error = recover(&mut disk, Some(of_five), 1, &mut |_| {}).unwrap_err();
+    assert!(matches!(error, LogError::Foreign { what: "cluster", found: 4, expected: 5, .. }));
+    change_headers(&mut disk, "log-000001", |header| header[16] = 0);
     // Both copies say version 2, with a checksum that fits.
-    for copy in [0, SECTOR] {
-        let mut header = [0; 68];
-        disk.read("log-000000", copy, &mut header).unwrap();
-        header[8] = 2;
-        let checksum = crc32fast::hash(&header[..64]);
-        header[64..].copy_from_slice(&checksum.to_le_bytes());
-        disk.write("log-000000", copy, &header).unwrap();
-    }
+    change_headers(&mut disk, "log-000000", |header| header[8] = 2);
     let error = records_of(&mut disk, 1).unwrap_err();
     assert!(matches!(error, LogError::Newer { found: 2, expected: 1, .. }), "{error}");
+}
+
+/// Changes both copies of a segment's header, and their checksums with them.
+fn change_headers(disk: &mut VirtualDisk, file: &str, change: impl Fn(&mut [u8; 68])) {
+    for copy in [0, SECTOR] {
+        let mut header = [0; 68];
+        disk.read(file, copy, &mut header).unwrap();
+        change(&mut header);
+        let checksum = crc32fast::hash(&header[..64]);
+        header[64..].copy_from_slice(&checksum.to_le_bytes());
+        disk.write(file, copy, &header).unwrap();
+    }
 }
 
 /// The file of a segment of another use, or of another disk, has no record of this one.

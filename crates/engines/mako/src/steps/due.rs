@@ -44,6 +44,9 @@ impl Mako {
         if self.snapshot_senders.is_due(now, self.runtime.worker_context.limits.retry_after) {
             self.give(now, effects);
         }
+        if let Some(part) = self.checkpoint_copy.next_part(now) {
+            self.give_part(now, &part, effects);
+        }
         if is_due(self.collections.next_due()) {
             self.collection(now, effects);
         }
@@ -101,6 +104,7 @@ impl Mako {
             self.group_due(),
             self.collections.next_due(),
             self.next_given(),
+            self.checkpoint_copy.next_due(),
             self.deferred.next_due().filter(|_| runs),
         ];
         if let Some(at) = led.chain(others.into_iter().flatten()).min() {

@@ -115,7 +115,13 @@ impl Mako {
         if self.snapshot_senders.request_again(now, at, to) {
             return;
         }
-        let replica = self.shared.replica(shard).expect("held");
+        let (copy, head, scope) = self.begin_copy(at, to);
+        self.snapshot_senders.begin(now, copy, head, scope);
+    }
+
+    /// What a copy stands for that begins now: its number, its head, and up to where it brings everything.
+    fn begin_copy(&mut self, at: usize, to: NodeId) -> (u64, SnapshotHead, SnapshotScope) {
+        let replica = &self.shared.replicas[at];
         let extent = self.stable_extent(at).clone();
         let faults = self.options().faults;
         // The extent of this worker may come from a copy that this node has received: then the streams of other workers
@@ -133,13 +139,27 @@ impl Mako {
         let settled = watermarks.settled();
         let length = extent.length;
         let state = encode(&SnapshotMetadata { copy, extent, finals });
-        let head = SnapshotHead { at, to, length, state };
-        self.snapshot_senders.begin(now, copy, head, SnapshotScope { cut, settled });
+        (copy, SnapshotHead { at, to, length, state }, SnapshotScope { cut, settled })
+    }
+
+    /// The node takes a checkpoint, which is to have the shard.
+    pub(crate) fn begin_checkpoint(&mut self, now: Time, shard: ShardId) {
+        let at = self.place_of(shard).expect("a stream that is held");
+        let (copy, head, scope) = self.begin_copy(at, self.runtime.worker_context.place.node);
+        self.checkpoint_copy.begin(now, copy, head, scope);
+    }
+
+    /// The parts that were given for the checkpoint are written.
+    pub(crate) fn checkpoint_written(&mut self, effects: &mut MakoEffects) {
+        let own = &self.runtime.worker_context.own;
+        let head = self.checkpoint_copy.written(|at| own[at].shard);
+        effects.effects.extend(head);
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
     pub(crate) fn stop_giving(&mut self, at: usize, effects: &mut MakoEffects) {
         let shard = self.follower_replays.of(at).shard();
+        self.checkpoint_copy.stop(at);
         for head in self.snapshot_senders.stop(at) {
             effects.push(head.answer(shard));
         }
@@ -176,7 +196,12 @@ impl Mako {
         }
     }
 
-    fn give_part(&mut self, now: Time, next: &NextPart<SnapshotScope>, effects: &mut MakoEffects) {
+    pub(crate) fn give_part(
+        &mut self,
+        now: Time,
+        next: &NextPart<SnapshotScope>,
+        effects: &mut MakoEffects,
+    ) {
         let NextPart { key: CopyKey { at, peer, copy }, from, context } = next.clone();
         let SnapshotScope { cut, settled } = context;
         let own = &self.runtime.worker_context.own[at];
@@ -224,7 +249,11 @@ impl Mako {
         let beside = |row: &UndecidedRow| row.key.len() + row.change.borrowed().content().len();
         let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum::<usize>()
             + undecided.iter().map(beside).sum::<usize>();
-        self.snapshot_senders.sent(now, next, bytes, until.clone());
+        let is_own = peer == self.runtime.worker_context.place.node;
+        match is_own {
+            true => self.checkpoint_copy.given(now, until.clone()),
+            false => self.snapshot_senders.sent(now, next, bytes, until.clone()),
+        }
         // Asked after the rows were: so what is known of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
         let forgotten = self.watermarks.borrow().forgotten();
@@ -235,9 +264,12 @@ impl Mako {
             faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| observation(&part, withheld.get()));
-        effects.push(EngineEffect::Send {
-            to: self.runtime.peer(peer),
-            message: MakoMessage::Chunk(part),
+        effects.push(match is_own {
+            true => EngineEffect::CheckpointPart { shard, part: encode(&part) },
+            false => EngineEffect::Send {
+                to: self.runtime.peer(peer),
+                message: MakoMessage::Chunk(part),
+            },
         });
     }
 
@@ -289,6 +321,39 @@ impl Mako {
         self.snapshot_receivers.arrive(now, retry_after, key, place(&part.from), part);
         self.take_in_turn(key, effects);
         self.acknowledge_part(from, shard, copy, self.snapshot_receivers.reached(key), effects);
+    }
+
+    /// A part of this node's checkpoint is read.
+    ///
+    /// # Panics
+    /// If it is none: the files were checked.
+    pub(crate) fn read_checkpoint(&mut self, part: &Bytes, effects: &mut MakoEffects) {
+        let mut part: SnapshotChunk =
+            decode(part).expect("a part of a checkpoint that was checked");
+        let at = self.place_of(part.shard).expect("a stream that is held");
+        let forgotten = part.contents.forgotten;
+        if self.epochs.first().epoch() <= forgotten {
+            // Nothing is in memory of epochs so old.
+            self.shared.epochs.begin_behind(forgotten);
+            self.watermarks.borrow_mut().forget(forgotten);
+            self.follow_epochs(effects);
+        }
+        assert!(self.learn_watermarks(&part, effects), "M10: what a checkpoint has is not covered");
+        let (_, until) = part.range();
+        loop {
+            // Other workers have read theirs, of another time: what goes of that may be more than one attempt takes.
+            let reached = self.copy_part(at, &part, effects).expect("nothing else uses the store");
+            match reached {
+                Some(reached) if until.as_ref() != Some(&reached) => part.from = form(reached),
+                _ => break,
+            }
+        }
+        if !part.contents.undecided.is_empty() {
+            self.follower_replays.leave_undecided();
+        }
+        if until.is_none() {
+            effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
+        }
     }
 
     /// Reports to the sender of a copy the place before which this node has everything; `None` if it needs no more.

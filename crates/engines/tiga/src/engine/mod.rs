@@ -194,6 +194,10 @@ impl Engine for Tiga {
             } => self.part_is_taken(now, from.node, shard, copy, reached.as_ref()),
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
             EngineEvent::Restored { shard, state: _ } => self.restore(shard, effects),
+            // Nodes keep nothing on disk.
+            EngineEvent::CheckpointWanted { .. }
+            | EngineEvent::CheckpointWritten { .. }
+            | EngineEvent::CheckpointRead { .. } => {}
             EngineEvent::Client(request) if self.holds_lease(now) => self.runtime.request(request),
             // The client asks again, here or elsewhere.
             EngineEvent::Client(_) => self.runtime.counters.dropped += 1,
@@ -352,6 +356,9 @@ impl Tiga {
             }
             EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
+            | EngineEvent::CheckpointWanted { .. }
+            | EngineEvent::CheckpointWritten { .. }
+            | EngineEvent::CheckpointRead { .. }
             | EngineEvent::Settled { .. }
             | EngineEvent::Received { .. }
             | EngineEvent::Client(_)

@@ -25,6 +25,9 @@ impl TwoPhaseCommit {
         if self.senders.is_due(now, self.runtime.worker_context.limits.retry_after) {
             self.give(now, effects);
         }
+        if let Some(part) = self.checkpoint_copy.next_part(now) {
+            self.give_part(now, &part, effects);
+        }
         self.recover_active(effects);
         if holds_lease {
             if !self.deferred.is_empty() {
@@ -123,6 +126,7 @@ impl TwoPhaseCommit {
             self.coordinator.next_overdue(&self.runtime.worker_context).filter(|_| runs),
             self.runtime.next_ending(),
             self.senders.next_due(self.runtime.worker_context.limits.retry_after),
+            self.checkpoint_copy.next_due(),
             is_blocked.then(|| now + if self.budget.is_short() { TURN } else { BLOCKED_FOR }),
             is_sliced.then(|| now + TURN),
             self.sliced.is_paused().then(|| now + TURN).filter(|_| runs),

@@ -103,6 +103,14 @@ impl TwoPhaseCommit {
         if self.senders.request_again(now, at, to) {
             return;
         }
+        let (copy, head, context) = self.begin_copy(at, to);
+        self.senders.begin(now, copy, head, context);
+        self.keep_tombstones(at);
+    }
+
+    /// What a copy stands for that begins now: its number, its head, and what it takes along. From now on all tombstones
+    /// stay, until [`keep_tombstones`](TwoPhaseCommit::keep_tombstones) is called.
+    fn begin_copy(&mut self, at: usize, to: NodeId) -> (u64, SnapshotHead, CopyContext) {
         let (replica, replay) = (&self.shared.replicas[at], self.streams[at].replay());
         let faults = self.shared.setup.options.faults;
         let mut checkpoint = replay.stable().clone();
@@ -124,25 +132,37 @@ impl TwoPhaseCommit {
         let length = checkpoint.state.length;
         let writes = Rc::new(checkpoint.state.writes_to_come());
         let state = encode(&SnapshotMetadata { copy, checkpoint });
-        self.senders.begin(
-            now,
-            copy,
-            SnapshotHead { at, to, length, state },
-            CopyContext { claims, writes },
-        );
+        (copy, SnapshotHead { at, to, length, state }, CopyContext { claims, writes })
+    }
+
+    /// The node takes a checkpoint, which is to have the shard.
+    pub(crate) fn begin_checkpoint(&mut self, now: Time, shard: ShardId) {
+        let at = self.streams.place_of(shard).expect("a stream that is held");
+        let (copy, head, context) = self.begin_copy(at, self.runtime.worker_context.place.node);
+        self.checkpoint_copy.begin(now, copy, head, context);
         self.keep_tombstones(at);
+    }
+
+    /// The parts that were given for the checkpoint are written.
+    pub(crate) fn checkpoint_written(&mut self, effects: &mut TwoPhaseCommitEffects) {
+        let own = &self.runtime.worker_context.own;
+        let head = self.checkpoint_copy.written(|at| own[at].shard);
+        effects.effects.extend(head);
+        (0..self.shared.replicas.len()).for_each(|at| self.keep_tombstones(at));
     }
 
     /// Ends the copies of the shard at this place: what follows the entries that they stand for is gone here.
     pub(crate) fn stop_giving(&mut self, at: usize, effects: &mut TwoPhaseCommitEffects) {
         let shard = self.streams[at].shard();
+        self.checkpoint_copy.stop(at);
         effects.effects.extend(self.senders.stop(at).iter().map(|head| head.answer(shard)));
         self.keep_tombstones(at);
     }
 
     /// Tombstones stay that copies which are given have to include (rule P10).
     fn keep_tombstones(&self, at: usize) {
-        let least = self.senders.contexts(at).map(CopyContext::cut).min();
+        let contexts = self.senders.contexts(at).chain(self.checkpoint_copy.context(at));
+        let least = contexts.map(CopyContext::cut).min();
         let worker = self.runtime.worker_context.place.worker;
         let forgets =
             self.options().faults.has(TwoPhaseCommitPlantedBug::ForgetTombstonesWhileCopied);
@@ -183,7 +203,7 @@ impl TwoPhaseCommit {
         given.into_iter().for_each(|at| self.keep_tombstones(at));
     }
 
-    fn give_part(
+    pub(crate) fn give_part(
         &mut self,
         now: Time,
         next: &NextPart<CopyContext>,
@@ -220,13 +240,22 @@ impl TwoPhaseCommit {
             let until = until.into_iter().chain(ends.clone()).min();
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
         };
-        self.senders.sent(now, next, bytes, until.clone());
+        let is_own = peer == self.runtime.worker_context.place.node;
+        match is_own {
+            true => self.checkpoint_copy.given(now, until.clone()),
+            false => self.senders.sent(now, next, bytes, until.clone()),
+        }
         let shard = self.shared.replicas[at].shard;
         let (from, until) = (place_form(from.clone()), until.map(place_form));
         let contents = ChunkContents { rows, writes };
         let part = SnapshotChunk { shard, copy, cut, from, until, contents };
-        let message = TwoPhaseCommitMessage::Chunk(part);
-        effects.push(EngineEffect::Send { to: self.runtime.peer(peer), message });
+        effects.push(match is_own {
+            true => EngineEffect::CheckpointPart { shard, part: encode(&part) },
+            false => {
+                let message = TwoPhaseCommitMessage::Chunk(part);
+                EngineEffect::Send { to: self.runtime.peer(peer), message }
+            }
+        });
     }
 }
 
@@ -263,6 +292,29 @@ impl TwoPhaseCommit {
             self.receivers.advance(key, reached);
         }
         self.acknowledge_part(from, shard, copy, self.receivers.reached(key), effects);
+    }
+
+    /// A part of this node's checkpoint is read.
+    ///
+    /// # Panics
+    /// If it is none: the files were checked.
+    pub(crate) fn read_checkpoint(&mut self, part: &Bytes, effects: &mut TwoPhaseCommitEffects) {
+        let mut part: SnapshotChunk =
+            decode(part).expect("a part of a checkpoint that was checked");
+        let at = self.streams.place_of(part.shard).expect("a stream that is held");
+        let (_, until) = part.range();
+        loop {
+            // Other workers have read theirs, of another time: what goes of that may be more than one attempt takes.
+            let reached = self.copy_part(at, &part, effects).expect("nothing else uses the store");
+            match reached {
+                Some(reached) if until.as_ref() != Some(&reached) => {
+                    part.from = place_form(reached)
+                }
+                _ => break,
+            }
+        }
+        let key = part.key(at, self.runtime.worker_context.place.node);
+        self.copied_writes.take(key, &part.contents.writes);
     }
 
     /// Reports to the sender of a copy the place before which this node has everything; `None` if it needs no more.

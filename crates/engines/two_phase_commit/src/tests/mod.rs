@@ -152,6 +152,8 @@ impl Hand {
                 EngineEffect::Reply(_)
                 | EngineEffect::Nudge { .. }
                 | EngineEffect::CaughtUp { .. }
+                | EngineEffect::CheckpointPart { .. }
+                | EngineEffect::CheckpointHead { .. }
                 | EngineEffect::Manager(_) => {}
                 EngineEffect::Snapshot { length, state, .. } => {
                     self.snapshot = Some((length, state));

@@ -200,7 +200,7 @@ impl Engine for Zeus {
                 self.report(effects);
             }
             EngineEvent::Deposed { shard, by: _ } => drop(self.led.remove(&shard)),
-            // Nothing is in streams, and nothing depends on the ends of epochs.
+            // Nothing is in streams, nothing depends on the ends of epochs, and nodes keep nothing on disk.
             EngineEvent::Promised { .. }
             | EngineEvent::Accepted { .. }
             | EngineEvent::Durable { .. }
@@ -208,6 +208,9 @@ impl Engine for Zeus {
             | EngineEvent::Settled { .. }
             | EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
+            | EngineEvent::CheckpointWanted { .. }
+            | EngineEvent::CheckpointWritten { .. }
+            | EngineEvent::CheckpointRead { .. }
             | EngineEvent::Timer
             | EngineEvent::Nudged => {}
         }

@@ -12,7 +12,8 @@ use shoal_engine::{Engine, Procedures};
 use shoal_log::MemoryStorage;
 use shoal_mako::{Mako, MakoObservation};
 use shoal_node::{
-    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+    Membership, RecoveredWorker, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage,
+    WorkerOrigin,
 };
 use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_types::{
@@ -254,7 +255,7 @@ impl<E: Tested> Cluster<E> {
             let origin = WorkerOrigin {
                 membership: Arc::clone(&membership),
                 manager_client,
-                storages: disks.remove(&worker).unwrap_or_default(),
+                recovered: RecoveredWorker::of(disks.remove(&worker).unwrap_or_default()),
                 new_storage: MemoryStorage::new,
                 seed: self.random.next_u64(),
             };
@@ -477,7 +478,9 @@ impl<E: Tested> Cluster<E> {
                     }
                 }
                 WorkerEffect::Reply(ReplyToClient { to, reply }) => self.replies.push((to, reply)),
-                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
+                WorkerEffect::Write { .. } | WorkerEffect::Checkpoint(_) => {
+                    unreachable!("storages are in memory")
+                }
                 WorkerEffect::Superseded => {
                     let worker = &self.workers[&place];
                     let is_behind = worker.manager_client().is_some_and(ManagerClient::is_behind);

@@ -15,7 +15,8 @@ use shoal_engine::client::ReplyToClient;
 use shoal_golden::{RecordedMessage, Words};
 use shoal_log::MemoryStorage;
 use shoal_node::{
-    Membership, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage, WorkerOrigin,
+    Membership, RecoveredWorker, Worker, WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage,
+    WorkerOrigin,
 };
 use shoal_types::wire::encode;
 use shoal_types::{
@@ -232,7 +233,7 @@ impl<E: TracedEngine> Cluster<E> {
                 WorkerOrigin {
                     membership,
                     manager_client: Some(client),
-                    storages,
+                    recovered: RecoveredWorker::of(storages),
                     new_storage: MemoryStorage::new,
                     seed: number,
                 }
@@ -481,7 +482,9 @@ impl<E: TracedEngine> Cluster<E> {
                     *asked = at.min(*asked);
                 }
                 WorkerEffect::Nudge { worker } => panic!("there is no {worker}"),
-                WorkerEffect::Write { .. } => unreachable!("storages are in memory"),
+                WorkerEffect::Write { .. } | WorkerEffect::Checkpoint(_) => {
+                    unreachable!("storages are in memory")
+                }
                 WorkerEffect::Superseded => {
                     self.trace.push(format!("{node} ends its process, and begins another, empty"));
                     self.crash(node);

@@ -203,6 +203,9 @@ impl Engine for Toy {
             | EngineEvent::Settled { .. }
             | EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
+            | EngineEvent::CheckpointWanted { .. }
+            | EngineEvent::CheckpointWritten { .. }
+            | EngineEvent::CheckpointRead { .. }
             | EngineEvent::Nudged => {}
         }
         if let Some(at) = self.wake_at {

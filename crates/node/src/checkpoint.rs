@@ -1,0 +1,150 @@
+//! Checkpoints of a worker: what its streams and its node's stores hold, so that the log on disk is needed from there on only.
+//!
+//! ```text
+//! Checkpoint ─► Begin ─► heads of all streams ─► shard by shard: parts of the store, what they stand for ─► End ─► Checkpointed
+//!               │ the log on disk is needed from here on                     ▲        │
+//!               │                                                            └ written┘
+//! ```
+//! The **heads** are taken when the checkpoint begins: a process that reads it applies to them the records behind that place.
+//! The parts of a shard are what a replica would be sent that lacks the entries, so they are loaded in the same way
+//! (`shoal-replication`). The store changes while they are taken, and so they stand for more entries than were decided at the
+//! beginning, or for as many; the entries behind those are in the heads or in the log.
+//!
+//! Invariant: when a checkpoint has ended, it has a head and a snapshot of every stream that was there when it began.
+
+use crate::checkpoint_state::{CheckpointBlock, CheckpointStep, CheckpointUnderWay};
+use crate::worker::Worker;
+use crate::{WorkerEffect, WorkerEffects};
+use bytes::Bytes;
+use shoal_engine::{Engine, EngineEvent};
+use shoal_log::{LogLength, StreamEvent, StreamStorage};
+use shoal_types::wire::encode;
+use shoal_types::{ShardId, Time};
+use std::collections::{BTreeMap, VecDeque};
+
+impl<E: Engine> Worker<E> {
+    /// The log has grown.
+    pub(super) fn want_checkpoint(&mut self) {
+        self.checkpoints.is_wanted = true;
+    }
+
+    /// A stream has received a snapshot, or has ended: what the checkpoint that is under way has of it is not what its records go on
+    /// from.
+    pub(super) fn interrupt_checkpoint(
+        &mut self,
+        shard: ShardId,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        if self.checkpoints.under_way.take_if(|it| it.has(shard)).is_some() {
+            self.checkpoints.is_wanted = true;
+            effects.push(WorkerEffect::Checkpoint(CheckpointStep::Abandon));
+        }
+    }
+
+    /// Begins a checkpoint where one is due. To be called when all records so far are asked to be written.
+    pub(super) fn begin_checkpoint(
+        &mut self,
+        now: Time,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let is_due = self.checkpoints.is_wanted || self.records.await_checkpoint();
+        if !is_due || self.checkpoints.under_way.is_some() {
+            return;
+        }
+        self.checkpoints.is_wanted = false;
+        let mut blocks = Vec::new();
+        let (mut lengths, mut shards) = (BTreeMap::new(), VecDeque::new());
+        for (shard, held) in &self.streams {
+            // An engine that has no snapshots keeps all of its log.
+            let Some(stable) = self.engine.may_cut(*shard) else { return };
+            let storage = held.stream.storage();
+            let from = LogLength(stable.min(held.delivered)).max(storage.log().start());
+            blocks.push(CheckpointBlock::Head { shard: *shard, head: storage.head(from) });
+            lengths.insert((*shard, held.number), from);
+            shards.push_back(*shard);
+        }
+        self.checkpoints.under_way = Some(CheckpointUnderWay { lengths, shards });
+        effects.push(WorkerEffect::Checkpoint(CheckpointStep::Begin));
+        blocks.iter().for_each(|block| push_block(block, effects));
+        self.checkpoint_next(now, effects);
+    }
+
+    /// Goes on with the next shard, or ends the checkpoint.
+    fn checkpoint_next(
+        &mut self,
+        now: Time,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let Some(under_way) = &self.checkpoints.under_way else { return };
+        match under_way.shards.front().copied() {
+            Some(shard) => self.engine_step(now, EngineEvent::CheckpointWanted { shard }, effects),
+            None => effects.push(WorkerEffect::Checkpoint(CheckpointStep::End)),
+        }
+    }
+
+    /// The last block is written.
+    pub(super) fn checkpoint_written(
+        &mut self,
+        now: Time,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let under_way = self.checkpoints.under_way.as_ref();
+        if let Some(shard) = under_way.and_then(|it| it.shards.front().copied()) {
+            self.engine_step(now, EngineEvent::CheckpointWritten { shard }, effects);
+        }
+    }
+
+    /// The engine gives a part of a shard.
+    pub(super) fn checkpoint_part(
+        &mut self,
+        shard: ShardId,
+        part: Bytes,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let under_way = self.checkpoints.under_way.as_ref();
+        if under_way.is_some_and(|it| it.shards.front() == Some(&shard)) {
+            push_block(&CheckpointBlock::Part { shard, part }, effects);
+        }
+    }
+
+    /// The engine has given all parts of a shard.
+    pub(super) fn checkpoint_head(
+        &mut self,
+        now: Time,
+        shard: ShardId,
+        length: LogLength,
+        state: Bytes,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let Some(under_way) = &mut self.checkpoints.under_way else { return };
+        if under_way.shards.front() == Some(&shard) {
+            under_way.shards.pop_front();
+            push_block(&CheckpointBlock::Snapshot { shard, length, state }, effects);
+            self.checkpoint_next(now, effects);
+        }
+    }
+
+    /// The checkpoint is durable, or was given up.
+    pub(super) fn checkpointed(
+        &mut self,
+        now: Time,
+        is_durable: bool,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        let Some(under_way) = self.checkpoints.under_way.take() else { return };
+        if !is_durable {
+            return;
+        }
+        for ((shard, number), changes) in self.records.checkpointed(&under_way.lengths) {
+            let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
+            if let Some(held) = held {
+                held.stream.storage_mut().persist(changes);
+                self.stream_step(now, shard, StreamEvent::Persisted, effects);
+            }
+        }
+    }
+}
+
+fn push_block<M, O>(block: &CheckpointBlock, effects: &mut WorkerEffects<M, O>) {
+    effects.push(WorkerEffect::Checkpoint(CheckpointStep::Block(encode(block))));
+}

@@ -1,0 +1,81 @@
+//! The blocks of a worker's checkpoint, the steps in which it is taken, and how far one is that is under way.
+
+use crate::records::StreamKey;
+use bytes::Bytes;
+use shoal_log::{LogLength, StreamHead};
+use shoal_types::ShardId;
+use shoal_types::wire::Coded;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A step of a checkpoint, which the owner of the disk carries out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointStep {
+    /// Begin a checkpoint. The log on disk is needed from the next record on.
+    Begin,
+    /// Append this block, the bytes of a [`CheckpointBlock`], and report it with
+    /// [`WorkerEvent::CheckpointWritten`](crate::WorkerEvent::CheckpointWritten).
+    Block(Bytes),
+    /// Make the checkpoint durable, behind all records that were asked for, and report that with
+    /// [`WorkerEvent::Checkpointed`](crate::WorkerEvent::Checkpointed).
+    End,
+    /// Forget the checkpoint: another one begins instead.
+    Abandon,
+}
+
+/// What a worker's checkpoint consists of, in this order: heads, then of each shard its parts and its snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub enum CheckpointBlock {
+    /// What the storage of a stream held when the checkpoint began.
+    #[coded(tag = 0)]
+    Head {
+        /// The shard of the stream.
+        #[coded(short)]
+        shard: ShardId,
+        /// The state of the storage.
+        head: StreamHead,
+    },
+    /// A part of a shard.
+    #[coded(tag = 1)]
+    Part {
+        /// Of which shard it is.
+        #[coded(short)]
+        shard: ShardId,
+        /// The part, in the form of the engine.
+        part: Bytes,
+    },
+    /// The parts of a shard, which are complete, stand for the first entries of the worker's stream.
+    #[coded(tag = 2)]
+    Snapshot {
+        /// Whose parts are complete.
+        #[coded(short)]
+        shard: ShardId,
+        /// The number of entries.
+        #[coded(short)]
+        length: LogLength,
+        /// What the engine keeps beside the parts.
+        state: Bytes,
+    },
+}
+
+/// The checkpoints of a worker.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    pub(super) under_way: Option<CheckpointUnderWay>,
+    /// Another one is to begin.
+    pub(super) is_wanted: bool,
+}
+
+/// A checkpoint that has begun.
+#[derive(Debug)]
+pub(super) struct CheckpointUnderWay {
+    /// For how many entries of each stream its parts stand at least.
+    pub(super) lengths: BTreeMap<StreamKey, LogLength>,
+    /// The shards whose parts are not complete; those of the first are being taken.
+    pub(super) shards: VecDeque<ShardId>,
+}
+
+impl CheckpointUnderWay {
+    pub(super) fn has(&self, shard: ShardId) -> bool {
+        self.lengths.keys().any(|(of, _)| *of == shard)
+    }
+}

@@ -1,0 +1,560 @@
+//! The log of a worker on disk, with its checkpoints: what the worker asks for becomes writes and flushes, and their answers
+//! become the worker's events.
+//!
+//! ```text
+//! worker ── Write, Checkpoint ──► WorkerLog ── DiskEffect ──► files
+//!        ◄─ Recorded, Checkpoint… ──        ◄─ DiskEvent ────
+//! ```
+//! It opens no file: effects are carried out by [`DiskWork`], on a thread of a node or in a simulation. Those of checkpoints
+//! may be carried out beside those of the log, each in their order.
+//!
+//! Two checkpoints are kept, and the log from the older one on: if the newer one turns out to be damaged, the older one serves.
+//!
+//! Invariant: a segment is freed only when two checkpoints that do not need it are durable.
+
+use crate::WorkerEvent;
+use crate::checkpoint_state::{CheckpointBlock, CheckpointStep};
+use crate::recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
+use bytes::Bytes;
+use shoal_types::ShardId;
+use shoal_types::wire::decode;
+use shoal_wal::{
+    CheckpointHead, CheckpointWriter, Folder, FolderError, LogEffect, LogError, LogEvent,
+    LogIdentity, LogWriter, Record, Torn, WriterOptions, checkpoint_head, checkpoint_name,
+    checkpoints, perform, read_checkpoint, recover, remove_unfinished,
+};
+use std::collections::{BTreeSet, VecDeque};
+use thiserror::Error;
+
+/// The kind of the blocks of a worker's checkpoint.
+const BLOCK: u8 = 16;
+
+/// Checkpoints that are kept: the newest, and one more for the case that it is damaged.
+const KEPT: usize = 2;
+
+/// Why a worker's log cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WorkerLogError {
+    /// The files cannot be read, or are not whole.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The files are whole, and hold what no worker writes.
+    #[error(transparent)]
+    Content(#[from] RecoveryError),
+}
+
+impl From<FolderError> for WorkerLogError {
+    fn from(error: FolderError) -> WorkerLogError {
+        WorkerLogError::Log(error.into())
+    }
+}
+
+/// What a worker's log takes of the disk.
+#[derive(Debug, Clone, Copy)]
+pub struct WorkerLogOptions {
+    /// See [`WriterOptions`].
+    pub writer: WriterOptions,
+    /// The least growth of the log between two checkpoints, in bytes. It is that of the last checkpoint, if that was larger.
+    /// Default 256 MiB.
+    pub checkpoint_bytes: u64,
+}
+
+impl Default for WorkerLogOptions {
+    fn default() -> WorkerLogOptions {
+        WorkerLogOptions { writer: WriterOptions::default(), checkpoint_bytes: 256 << 20 }
+    }
+}
+
+/// What a log wants to have done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskEffect {
+    /// Write, flush, make or remove a segment.
+    Log(LogEffect),
+    /// Write a checkpoint.
+    Checkpoint(CheckpointEffect),
+}
+
+/// What a log wants to have done with its checkpoints.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointEffect {
+    /// Begin a file.
+    Begin(CheckpointHead),
+    /// Append a block to it.
+    Block(Bytes),
+    /// Make it durable under its name, and remove all others but these.
+    Finish {
+        /// The numbers of the checkpoints that stay.
+        keep: Vec<u64>,
+    },
+    /// Forget it, and remove what there is of it.
+    Abandon,
+}
+
+/// The answer to a [`DiskEffect`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskEvent {
+    /// What became of an operation on a segment.
+    Log(LogEvent),
+    /// A step of a checkpoint is done.
+    Checkpoint(CheckpointProgress),
+}
+
+/// What became of a [`CheckpointEffect`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CheckpointProgress {
+    /// The file has begun, or is removed.
+    Done,
+    /// The block is written.
+    Written,
+    /// The checkpoint is durable, with so many bytes.
+    Finished {
+        /// The length of the file.
+        bytes: u64,
+    },
+    /// It could not be done.
+    Failed(FolderError),
+}
+
+/// Carries out the effects of a log in a folder.
+#[derive(Debug, Default)]
+pub struct DiskWork {
+    checkpoint: Option<CheckpointWriter>,
+}
+
+impl DiskWork {
+    /// Carries out an effect.
+    pub fn perform(
+        &mut self,
+        folder: &mut (impl Folder + ?Sized),
+        effect: DiskEffect,
+    ) -> DiskEvent {
+        match effect {
+            DiskEffect::Log(effect) => DiskEvent::Log(perform(folder, &effect)),
+            DiskEffect::Checkpoint(effect) => {
+                let done = self.checkpoint(folder, effect);
+                DiskEvent::Checkpoint(done.unwrap_or_else(CheckpointProgress::Failed))
+            }
+        }
+    }
+
+    fn checkpoint(
+        &mut self,
+        folder: &mut (impl Folder + ?Sized),
+        effect: CheckpointEffect,
+    ) -> Result<CheckpointProgress, FolderError> {
+        match effect {
+            CheckpointEffect::Begin(head) => {
+                self.checkpoint = Some(CheckpointWriter::begin(folder, head)?);
+                Ok(CheckpointProgress::Done)
+            }
+            CheckpointEffect::Block(block) => {
+                // There is none where its beginning failed: the log ends for that.
+                if let Some(writer) = &mut self.checkpoint {
+                    writer.block(folder, BLOCK, &block)?;
+                }
+                Ok(CheckpointProgress::Written)
+            }
+            CheckpointEffect::Finish { keep } => {
+                let Some(writer) = self.checkpoint.take() else {
+                    return Ok(CheckpointProgress::Done);
+                };
+                let bytes = writer.finish(folder)?;
+                for number in checkpoints(folder)? {
+                    if !keep.contains(&number) {
+                        folder.remove(&checkpoint_name(number))?;
+                    }
+                }
+                folder.flush_folder()?;
+                Ok(CheckpointProgress::Finished { bytes })
+            }
+            CheckpointEffect::Abandon => {
+                self.checkpoint = None;
+                remove_unfinished(folder)?;
+                Ok(CheckpointProgress::Done)
+            }
+        }
+    }
+}
+
+/// A checkpoint in the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct KeptCheckpoint {
+    number: u64,
+    /// The first segment that it needs.
+    first: u64,
+}
+
+/// A checkpoint that is being written.
+#[derive(Debug, Clone, Copy)]
+struct CheckpointUnderWay {
+    checkpoint: KeptCheckpoint,
+    /// It is complete, but for the records up to this number, which have to be durable before it is.
+    ends_after: Option<u64>,
+    is_finishing: bool,
+}
+
+/// The log of a worker. Step it with the answers to its effects.
+#[derive(Debug)]
+pub struct WorkerLog {
+    writer: LogWriter,
+    options: WorkerLogOptions,
+    /// Records of the log itself that are not durable, by their numbers; and how many were.
+    own: VecDeque<u64>,
+    own_persisted: u64,
+    /// The worker's records that it knows to be durable.
+    reported: u64,
+    under_way: Option<CheckpointUnderWay>,
+    /// The newest first.
+    kept: Vec<KeptCheckpoint>,
+    last_number: u64,
+    last_bytes: u64,
+    /// A checkpoint is due, and the worker knows it.
+    is_asked: bool,
+    /// What the worker has not received.
+    news: Vec<LogNews>,
+    failure: Option<FolderError>,
+}
+
+/// What has happened to a log, for its worker, which receives it as an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogNews {
+    /// See [`WorkerEvent::Recorded`].
+    Recorded {
+        /// How many more records are durable.
+        records: u64,
+    },
+    /// See [`WorkerEvent::Checkpoint`].
+    CheckpointDue,
+    /// See [`WorkerEvent::CheckpointWritten`].
+    CheckpointWritten,
+    /// See [`WorkerEvent::Checkpointed`].
+    Checkpointed {
+        /// Whether it is durable.
+        is_durable: bool,
+    },
+}
+
+impl<M> From<LogNews> for WorkerEvent<M> {
+    fn from(news: LogNews) -> WorkerEvent<M> {
+        match news {
+            LogNews::Recorded { records } => WorkerEvent::Recorded { records },
+            LogNews::CheckpointDue => WorkerEvent::Checkpoint,
+            LogNews::CheckpointWritten => WorkerEvent::CheckpointWritten,
+            LogNews::Checkpointed { is_durable } => WorkerEvent::Checkpointed { is_durable },
+        }
+    }
+}
+
+/// What was found in a folder.
+#[derive(Debug)]
+pub struct OpenedLog {
+    /// The log, which goes on.
+    pub log: WorkerLog,
+    /// What the worker begins with.
+    pub recovered: RecoveredWorker,
+    /// The checkpoint whose parts are to be [read](read_parts), if there is one.
+    pub checkpoint: Option<u64>,
+    /// The number of streams whose last records are void: see [`WorkerRecovery`].
+    pub void: usize,
+    /// The torn end that was cut, if there was one.
+    pub torn: Option<Torn>,
+    /// The checkpoints that are damaged: an older one is used.
+    pub damaged: Vec<LogError>,
+}
+
+impl WorkerLog {
+    /// Opens the log of a folder, and reads it.
+    ///
+    /// # Errors
+    /// If the files are not whole, or not those of this owner: see [`LogError`].
+    pub fn open(
+        folder: &mut (impl Folder + ?Sized),
+        identity: LogIdentity,
+        options: WorkerLogOptions,
+        effects: &mut Vec<DiskEffect>,
+    ) -> Result<OpenedLog, WorkerLogError> {
+        remove_unfinished(folder)?;
+        let numbers = checkpoints(folder)?;
+        let mut damaged = Vec::new();
+        let (mut recovery, mut used) = (WorkerRecovery::new(), None);
+        for (place, number) in numbers.iter().enumerate() {
+            match read_heads(folder, *number, identity) {
+                Ok((read, head)) => {
+                    (recovery, used) = (read, Some((place, head)));
+                    break;
+                }
+                Err(WorkerLogError::Log(error @ LogError::Damaged { .. })) => damaged.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let first = used.map_or(1, |(_, head)| head.first);
+        let mut failure = None;
+        let recovered = recover(folder, Some(identity), first, &mut |record| {
+            let taken = recovery.record(record.kind, record.shard, record.payload);
+            failure = failure.take().or(taken.err());
+        });
+        let mut recovered = match (recovered, damaged.first()) {
+            // The segments before a checkpoint that is damaged are not there.
+            (Err(LogError::Missing { .. }), Some(damage)) => return Err(damage.clone().into()),
+            (recovered, _) => recovered?,
+        };
+        if let Some(failure) = failure {
+            return Err(failure.into());
+        }
+        let (worker, void) = recovery.finish()?;
+        let mut kept = Vec::new();
+        if let Some((place, head)) = used {
+            kept.push(KeptCheckpoint { number: head.number, first: head.first });
+            let older = numbers.get(place + 1);
+            let older = older.map(|number| checkpoint_head(folder, *number, Some(identity)));
+            if let Some(Ok(CheckpointHead { number, first, .. })) = older {
+                recovered.keep_from(first);
+                kept.push(KeptCheckpoint { number, first });
+            }
+        }
+        let last_bytes = match used {
+            Some((_, head)) => folder.length(&checkpoint_name(head.number))?,
+            None => 0,
+        };
+        let torn = recovered.torn.clone();
+        let mut wanted = Vec::new();
+        let writer = LogWriter::begin(identity, options.writer, recovered, &mut wanted);
+        effects.extend(wanted.into_iter().map(DiskEffect::Log));
+        let mut log = WorkerLog {
+            writer,
+            options,
+            own: VecDeque::new(),
+            own_persisted: 0,
+            reported: 0,
+            under_way: None,
+            kept,
+            last_number: numbers.first().copied().unwrap_or_default(),
+            last_bytes,
+            is_asked: false,
+            news: Vec::new(),
+            failure: None,
+        };
+        let void_streams = void.len();
+        for shard in void {
+            log.append_own(WorkerRecovery::VOID, shard, Vec::new());
+        }
+        let checkpoint = used.map(|(_, head)| head.number);
+        Ok(OpenedLog { log, recovered: worker, checkpoint, void: void_streams, torn, damaged })
+    }
+
+    /// The number of this incarnation: see [`LogWriter::incarnation`].
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.writer.incarnation()
+    }
+
+    /// Whether this incarnation's number is durable: nothing may be promised before.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.writer.is_ready()
+    }
+
+    /// Whether there is no room for more: see [`LogWriter::is_full`].
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.writer.is_full()
+    }
+
+    /// Why the log does nothing more: its process is to end.
+    #[must_use]
+    pub fn failure(&self) -> Option<&FolderError> {
+        self.failure.as_ref().or_else(|| self.writer.failure())
+    }
+
+    /// Bytes of the log's files that are in use.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.writer.bytes()
+    }
+
+    /// The number of the newest checkpoint; `None` where there is none.
+    #[must_use]
+    pub fn checkpoint(&self) -> Option<u64> {
+        self.kept.first().map(|kept| kept.number)
+    }
+
+    fn append_own(&mut self, kind: u8, shard: ShardId, payload: Vec<u8>) {
+        let number = self.writer.append(Record { kind, shard, payload });
+        self.own.push_back(number);
+    }
+
+    fn with_writer(
+        &mut self,
+        effects: &mut Vec<DiskEffect>,
+        change: impl FnOnce(&mut LogWriter, &mut Vec<LogEffect>),
+    ) {
+        let mut wanted = Vec::new();
+        change(&mut self.writer, &mut wanted);
+        effects.extend(wanted.into_iter().map(DiskEffect::Log));
+    }
+
+    /// Appends the worker's records.
+    pub fn write(&mut self, records: Vec<Record>, effects: &mut Vec<DiskEffect>) {
+        for record in records {
+            self.writer.append(record);
+        }
+        self.with_writer(effects, |writer, effects| writer.go_on(effects));
+    }
+
+    /// Goes on with the worker's checkpoint.
+    pub fn checkpoint_step(
+        &mut self,
+        identity: LogIdentity,
+        step: CheckpointStep,
+        effects: &mut Vec<DiskEffect>,
+    ) {
+        match step {
+            CheckpointStep::Begin => {
+                self.is_asked = false;
+                self.last_number += 1;
+                let (number, first) = (self.last_number, self.writer.serial());
+                self.append_own(WorkerRecovery::MARK, ShardId(0), number.to_le_bytes().to_vec());
+                self.with_writer(effects, |writer, effects| writer.go_on(effects));
+                let checkpoint = KeptCheckpoint { number, first };
+                let under_way =
+                    CheckpointUnderWay { checkpoint, ends_after: None, is_finishing: false };
+                self.under_way = Some(under_way);
+                let head = CheckpointHead { identity, number, first };
+                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Begin(head)));
+            }
+            CheckpointStep::Block(block) => {
+                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Block(block)));
+            }
+            CheckpointStep::End => {
+                let appended = self.writer.appended();
+                let under_way = self.under_way.as_mut().expect("a checkpoint is under way");
+                under_way.ends_after = Some(appended);
+                self.finish_checkpoint(effects);
+            }
+            CheckpointStep::Abandon => {
+                self.under_way = None;
+                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Abandon));
+            }
+        }
+    }
+
+    /// Makes the checkpoint durable when the records are that it relies on.
+    fn finish_checkpoint(&mut self, effects: &mut Vec<DiskEffect>) {
+        let Some(under_way) = &mut self.under_way else { return };
+        let is_due = under_way.ends_after.is_some_and(|last| last <= self.writer.persisted());
+        if is_due && !under_way.is_finishing {
+            under_way.is_finishing = true;
+            let older = self.kept.first().map(|kept| kept.number);
+            let keep = [under_way.checkpoint.number].into_iter().chain(older).collect();
+            effects.push(DiskEffect::Checkpoint(CheckpointEffect::Finish { keep }));
+        }
+    }
+
+    /// Handles the answer to an effect.
+    pub fn step(&mut self, event: DiskEvent, effects: &mut Vec<DiskEffect>) {
+        match event {
+            DiskEvent::Log(event) => {
+                self.with_writer(effects, |writer, effects| writer.step(event, effects));
+                self.finish_checkpoint(effects);
+            }
+            DiskEvent::Checkpoint(CheckpointProgress::Done) => {}
+            DiskEvent::Checkpoint(CheckpointProgress::Written) => {
+                self.news.push(LogNews::CheckpointWritten)
+            }
+            DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) => {
+                self.on_checkpoint(bytes, effects);
+            }
+            DiskEvent::Checkpoint(CheckpointProgress::Failed(error)) if error.is_full => {
+                // The next one is tried when the log has grown again, or the worker needs it.
+                if self.under_way.take().is_some() {
+                    effects.push(DiskEffect::Checkpoint(CheckpointEffect::Abandon));
+                    self.news.push(LogNews::Checkpointed { is_durable: false });
+                }
+            }
+            DiskEvent::Checkpoint(CheckpointProgress::Failed(error)) => {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    fn on_checkpoint(&mut self, bytes: u64, effects: &mut Vec<DiskEffect>) {
+        // An abandoned one may have been durable already.
+        let Some(under_way) = self.under_way.take_if(|it| it.is_finishing) else { return };
+        self.last_bytes = bytes;
+        self.kept.insert(0, under_way.checkpoint);
+        self.kept.truncate(KEPT);
+        self.news.push(LogNews::Checkpointed { is_durable: true });
+        if let [_, older] = self.kept[..] {
+            self.with_writer(effects, |writer, effects| writer.truncate(older.first, effects));
+        }
+    }
+
+    /// What the worker is to receive, in this order.
+    pub fn take_news(&mut self, news: &mut Vec<LogNews>) {
+        let persisted = self.writer.persisted();
+        while self.own.front().is_some_and(|number| *number <= persisted) {
+            self.own.pop_front();
+            self.own_persisted += 1;
+        }
+        let reported = persisted - self.own_persisted;
+        let records = reported - std::mem::replace(&mut self.reported, reported);
+        if records > 0 {
+            news.push(LogNews::Recorded { records });
+        }
+        news.append(&mut self.news);
+        if self.under_way.is_none() && !self.is_asked && self.has_grown() {
+            self.is_asked = true;
+            news.push(LogNews::CheckpointDue);
+        }
+    }
+
+    fn has_grown(&self) -> bool {
+        let last = self.kept.first().map_or(1, |kept| kept.first);
+        let grown = self.writer.serial().saturating_sub(last) * self.options.writer.segment_bytes;
+        grown >= self.options.checkpoint_bytes.max(self.last_bytes)
+    }
+}
+
+/// Reads the heads of a checkpoint, and whether it is whole.
+fn read_heads(
+    folder: &mut (impl Folder + ?Sized),
+    number: u64,
+    identity: LogIdentity,
+) -> Result<(WorkerRecovery, CheckpointHead), WorkerLogError> {
+    let (mut recovery, mut failure) = (WorkerRecovery::new(), None);
+    let head = read_checkpoint(folder, number, Some(identity), &mut |kind, block| {
+        if kind != BLOCK {
+            return Err("a block of an unknown kind");
+        }
+        let taken = recovery.block(&Bytes::copy_from_slice(block));
+        failure = failure.take().or(taken.err());
+        Ok(())
+    })?;
+    if let Some(failure) = failure {
+        return Err(failure.into());
+    }
+    recovery.end_checkpoint(number)?;
+    Ok((recovery, head))
+}
+
+/// Reads the parts of a checkpoint that are of these shards, each as the event that the worker receives before it starts.
+///
+/// # Errors
+/// If it cannot be read, though it could before.
+pub fn read_parts<M>(
+    folder: &mut (impl Folder + ?Sized),
+    number: u64,
+    identity: LogIdentity,
+    shards: &BTreeSet<ShardId>,
+    mut pass: impl FnMut(WorkerEvent<M>),
+) -> Result<(), WorkerLogError> {
+    read_checkpoint(folder, number, Some(identity), &mut |_, block| {
+        if let Ok(CheckpointBlock::Part { shard, part }) = decode(&Bytes::copy_from_slice(block))
+            && shards.contains(&shard)
+        {
+            pass(WorkerEvent::CheckpointRead { shard, part });
+        }
+        Ok(())
+    })?;
+    Ok(())
+}

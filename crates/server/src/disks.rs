@@ -1,0 +1,322 @@
+//! The logs of a node's workers on disk, from the folder to what each worker begins with.
+//!
+//! ```text
+//! DATA/log/volume        whose folder it is; in which boot of the kernel it was used
+//! DATA/log/worker-0/     log-000000 log-000001 … checkpoint-000000000007 lock
+//! DATA/log.damaged-1/    set aside
+//! ```
+//! Whether the node still has its memory is decided here ([`OpenedDisks::is_lost`]), for all of its shards: each worker's log has
+//! records of all of them.
+
+use shoal_disk::{DiskFolder, OpenFolderError};
+use shoal_node::{
+    DiskEffect, DiskWork, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError, WorkerLogOptions,
+};
+use shoal_types::{ClusterId, Durability, NodeId, ShardId, WorkerId};
+use shoal_wal::{FolderError, LogError, LogIdentity};
+use std::collections::{BTreeSet, VecDeque};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The folder of the logs in the node's folder.
+const LOGS: &str = "log";
+const VOLUME: &str = "volume";
+/// A file that says that the logs are to be used no more.
+const VOID: &str = "void";
+
+/// Where the kernel says in which boot it is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
+/// Why a node does not start with the logs in its folder.
+#[derive(Debug, Error)]
+pub enum DisksError {
+    /// A folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] OpenFolderError),
+    /// A file cannot be read or written.
+    #[error("{path}: {error}")]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The files are of another node, or of a newer build.
+    #[error("{path}: {error}")]
+    Refused {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with them.
+        error: WorkerLogError,
+    },
+    /// The folder is another node's, or the node has another number of workers now.
+    #[error("{path} belongs to {found}, expected {expected}: this is the folder of another node")]
+    Foreign {
+        /// The file that says so.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: String,
+    },
+    /// The disk has no room for the first segment.
+    #[error("{path}: the disk has no room for a segment of the log")]
+    Full {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// Whose logs a folder has, as its file `volume` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Volume {
+    node: NodeId,
+    workers: u32,
+    /// A random number, drawn when the folder was first used.
+    volume: u64,
+    /// The boot in which it was used last.
+    boot: String,
+}
+
+/// The log of a worker that was opened.
+pub(crate) struct OpenedDisk {
+    pub(crate) folder: DiskFolder,
+    pub(crate) identity: LogIdentity,
+    pub(crate) log: WorkerLog,
+    /// What the log wants first.
+    pub(crate) effects: Vec<DiskEffect>,
+    /// What the worker begins with, and the checkpoint whose parts it receives before it starts.
+    pub(crate) recovered: RecoveredWorker,
+    pub(crate) checkpoint: Option<u64>,
+}
+
+/// The checkpoint of a worker, and where its parts are read.
+pub(crate) struct CheckpointToRead {
+    pub(crate) folder: DiskFolder,
+    pub(crate) identity: LogIdentity,
+    pub(crate) number: u64,
+    /// The shards whose parts the worker receives.
+    pub(crate) shards: BTreeSet<ShardId>,
+}
+
+impl OpenedDisk {
+    /// The checkpoint that the worker receives before it starts, if there is one.
+    pub(crate) fn checkpoint_to_read(&self) -> Option<CheckpointToRead> {
+        let (folder, identity) = (self.folder.another(), self.identity);
+        let shards = self.recovered.snapshot_shards();
+        self.checkpoint.map(|number| CheckpointToRead { folder, identity, number, shards })
+    }
+}
+
+/// Has the next process of the node begin without memory: its logs hold what the cluster has given up.
+pub(crate) fn void(data: &Path) -> io::Result<()> {
+    let path = data.join(LOGS).join(VOID);
+    fs::write(&path, "")?;
+    fs::File::open(&path)?.sync_all()
+}
+
+/// The logs of a node's workers.
+pub(crate) struct OpenedDisks {
+    /// By the number of the worker.
+    pub(crate) disks: Vec<OpenedDisk>,
+    /// The node has nothing of its former processes.
+    pub(crate) is_lost: bool,
+}
+
+/// The owner of the logs that are to be opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DisksOwner {
+    pub(crate) cluster: Option<ClusterId>,
+    pub(crate) node: NodeId,
+    pub(crate) workers: u32,
+    pub(crate) durability: Durability,
+}
+
+impl OpenedDisks {
+    /// Opens the logs below the node's folder `data`, and makes them where there are none. What is damaged is set aside, and
+    /// the node has lost its memory then. `new_volume` is a random number.
+    pub(crate) fn open(
+        data: &Path,
+        owner: DisksOwner,
+        new_volume: u64,
+    ) -> Result<OpenedDisks, DisksError> {
+        let path = data.join(LOGS);
+        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
+        if path.join(VOID).exists() {
+            set_aside(data)?;
+        }
+        let found = Volume::read(&path)?;
+        let new = Volume { node: owner.node, workers: owner.workers, volume: new_volume, boot };
+        if let Some(found) = &found {
+            found.check(&path, &new)?;
+            let is_other_boot = found.boot != new.boot || new.boot.is_empty();
+            // What the kernel had may not have reached the disk.
+            if owner.durability == Durability::Async && is_other_boot {
+                tracing::warn!(
+                    node = %owner.node, path = %path.display(),
+                    "the machine was started anew since this node ran, and its durability is async: its logs are set aside"
+                );
+                set_aside(data)?;
+                return OpenedDisks::begin(&path, owner, &new);
+            }
+        }
+        let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
+        match open_all(&path, owner, found.volume) {
+            Ok(disks) => {
+                Volume { boot: new.boot, ..found }.write(&path)?;
+                Ok(OpenedDisks { disks, is_lost: false })
+            }
+            Err(DisksError::Refused { path: worker, error }) if is_damage(&error) => {
+                tracing::error!(
+                    node = %owner.node, path = %worker.display(), %error,
+                    "the log of a worker is damaged: all logs of the node are set aside, and it begins without memory"
+                );
+                set_aside(data)?;
+                OpenedDisks::begin(&path, owner, &new)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn begin(path: &Path, owner: DisksOwner, new: &Volume) -> Result<OpenedDisks, DisksError> {
+        fs::create_dir_all(path).map_err(|error| failed(path, error))?;
+        new.write(path)?;
+        Ok(OpenedDisks { disks: open_all(path, owner, new.volume)?, is_lost: true })
+    }
+}
+
+fn failed(path: &Path, error: io::Error) -> DisksError {
+    DisksError::System { path: path.to_owned(), error }
+}
+
+/// Whether files that were whole once are not any more.
+fn is_damage(error: &WorkerLogError) -> bool {
+    match error {
+        WorkerLogError::Log(LogError::Damaged { .. } | LogError::Missing { .. })
+        | WorkerLogError::Content(_) => true,
+        WorkerLogError::Log(
+            LogError::Folder(_) | LogError::Foreign { .. } | LogError::Newer { .. },
+        ) => false,
+    }
+}
+
+/// Gives the folder of the logs another name, which no former one has.
+fn set_aside(data: &Path) -> Result<(), DisksError> {
+    let path = data.join(LOGS);
+    let names = (1..).map(|number: u32| data.join(format!("{LOGS}.damaged-{number}")));
+    let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
+    fs::rename(&path, free).map_err(|error| failed(&path, error))
+}
+
+fn open_all(path: &Path, owner: DisksOwner, volume: u64) -> Result<Vec<OpenedDisk>, DisksError> {
+    (0..owner.workers).map(|worker| open_one(path, owner, volume, WorkerId(worker))).collect()
+}
+
+fn open_one(
+    path: &Path,
+    owner: DisksOwner,
+    volume: u64,
+    worker: WorkerId,
+) -> Result<OpenedDisk, DisksError> {
+    let path = path.join(format!("worker-{}", worker.0));
+    let mut folder = DiskFolder::open(&path)?;
+    if owner.durability == Durability::Async {
+        folder = folder.without_flushes();
+    }
+    // Each worker's records are its own: another number keeps them apart.
+    let volume = volume.wrapping_add(u64::from(worker.0));
+    let identity = LogIdentity { cluster: owner.cluster, node: owner.node, volume };
+    let mut effects = Vec::new();
+    let options = WorkerLogOptions::default();
+    let opened = WorkerLog::open(&mut folder, identity, options, &mut effects);
+    let refused = |error| DisksError::Refused { path: path.clone(), error };
+    let OpenedLog { mut log, recovered, checkpoint, torn, damaged, .. } =
+        opened.map_err(refused)?;
+    if let Some(torn) = torn {
+        tracing::info!(
+            path = %path.display(), file = %torn.file, offset = torn.offset,
+            "the log ended in a group that was being written: it is cut there, and nothing of it was acknowledged"
+        );
+    }
+    for error in damaged {
+        tracing::warn!(path = %path.display(), %error, "a checkpoint is damaged: an older one is used");
+    }
+    let effects = get_ready(&mut log, &mut folder, effects);
+    let effects = effects.map_err(|error| refused(WorkerLogError::from(error)))?;
+    match effects {
+        Some(effects) => Ok(OpenedDisk { folder, identity, log, effects, recovered, checkpoint }),
+        None => Err(DisksError::Full { path }),
+    }
+}
+
+/// Carries out what the log wants until the number of this incarnation is durable: nothing may be promised before. Returns what
+/// is left to do; `None` where there is no room.
+fn get_ready(
+    log: &mut WorkerLog,
+    folder: &mut DiskFolder,
+    effects: Vec<DiskEffect>,
+) -> Result<Option<Vec<DiskEffect>>, FolderError> {
+    let (mut work, mut effects) = (DiskWork::default(), VecDeque::from(effects));
+    while !log.is_ready() {
+        let Some(effect) = effects.pop_front() else { return Ok(None) };
+        let mut more = Vec::new();
+        log.step(work.perform(folder, effect), &mut more);
+        effects.extend(more);
+        if let Some(failure) = log.failure() {
+            return Err(failure.clone());
+        }
+    }
+    Ok(Some(effects.into()))
+}
+
+impl Volume {
+    fn read(path: &Path) -> Result<Option<Volume>, DisksError> {
+        let path = path.join(VOLUME);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(&path, error)),
+        };
+        let field = |name: &str| {
+            let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+            lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim())
+        };
+        let read = || {
+            Some(Volume {
+                node: NodeId(field("node")?.parse().ok()?),
+                workers: field("workers")?.parse().ok()?,
+                volume: u64::from_str_radix(field("volume")?, 16).ok()?,
+                boot: field("boot").unwrap_or_default().to_owned(),
+            })
+        };
+        let malformed = || failed(&path, io::Error::other("it is damaged: move the folder away"));
+        read().map(Some).ok_or_else(malformed)
+    }
+
+    /// It is on disk when this returns.
+    fn write(&self, folder: &Path) -> Result<(), DisksError> {
+        let Volume { node, workers, volume, boot } = self;
+        let text =
+            format!("node {}\nworkers {workers}\nvolume {volume:016x}\nboot {boot}\n", node.0);
+        let (path, next) = (folder.join(VOLUME), folder.join("volume.next"));
+        let written = fs::write(&next, text)
+            .and_then(|()| fs::File::open(&next)?.sync_all())
+            .and_then(|()| fs::rename(&next, &path))
+            .and_then(|()| fs::File::open(folder)?.sync_all());
+        written.map_err(|error| failed(&path, error))
+    }
+
+    fn check(&self, path: &Path, expected: &Volume) -> Result<(), DisksError> {
+        let describe = |it: &Volume| format!("{} with {} workers", it.node, it.workers);
+        match (self.node, self.workers) == (expected.node, expected.workers) {
+            true => Ok(()),
+            false => Err(DisksError::Foreign {
+                path: path.join(VOLUME),
+                found: describe(self),
+                expected: describe(expected),
+            }),
+        }
+    }
+}

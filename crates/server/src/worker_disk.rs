@@ -1,0 +1,269 @@
+//! The disk of a worker: its log and its checkpoints, on threads of their own.
+//!
+//! ```text
+//! worker ── Write, Checkpoint ──► log thread: one group at a time ──► files
+//!        ◄─ command: news ───────              │ └ a thread that makes the next segment
+//!                                              └ checkpoint thread
+//! ```
+//! The worker never waits. While a group is flushed, what it asks for gathers, and is the next group. Checkpoints are written
+//! beside the log, so that the flush of a large file delays no group.
+
+use crate::disks::OpenedDisk;
+use crate::worker_command::WorkerCommand;
+use shoal_disk::DiskFolder;
+use shoal_net::{Handle, UndeliveredCommand};
+use shoal_node::{
+    CheckpointEffect, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews, WorkerLog,
+};
+use shoal_types::WorkerPlace;
+use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, perform};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How soon a file is made again for which there was no room.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How soon a command is sent again to a worker whose queue of them was full.
+const AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+/// What the log thread is asked to do.
+enum DiskRequest {
+    Write(Vec<Record>),
+    Checkpoint(CheckpointStep),
+    /// Another thread has carried out an effect.
+    Done(DiskEvent),
+    /// End, as in a crash.
+    End,
+}
+
+/// What a worker has not taken.
+struct DiskNews {
+    news: Mutex<Vec<LogNews>>,
+    /// A command is on its way that has the worker take them.
+    is_announced: AtomicBool,
+}
+
+/// The disk, as its worker uses it. Its threads have ended, and its folder is free, when it is dropped.
+pub(crate) struct WorkerDisk {
+    requests: Sender<DiskRequest>,
+    news: Arc<DiskNews>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for WorkerDisk {
+    fn drop(&mut self) {
+        self.request(DiskRequest::End);
+        if let Some(thread) = self.thread.take() {
+            // A panic there was reported, and has ended the node.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for WorkerDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WorkerDisk")
+    }
+}
+
+impl WorkerDisk {
+    /// Starts the threads of a log that was opened, with what it wants first.
+    ///
+    /// # Errors
+    /// If the system has no more threads.
+    pub(crate) fn start(
+        place: WorkerPlace,
+        disk: OpenedDisk,
+        worker_hosts: Handle<WorkerCommand>,
+    ) -> std::io::Result<WorkerDisk> {
+        let OpenedDisk { folder, identity, log, effects, .. } = disk;
+        let (requests, inbox) = channel();
+        let news =
+            Arc::new(DiskNews { news: Mutex::default(), is_announced: AtomicBool::new(false) });
+        let (checkpoints, checkpointer) =
+            start_checkpoints(place, folder.another(), requests.clone())?;
+        let thread = DiskThread {
+            place,
+            folder,
+            identity,
+            log,
+            effects: effects.into(),
+            news: Arc::clone(&news),
+            worker_hosts,
+            checkpoints,
+            requests: requests.clone(),
+            helpers: vec![checkpointer],
+        };
+        let WorkerPlace { node, worker } = place;
+        let name = format!("{node}-log-{}", worker.0);
+        let thread = thread::Builder::new().name(name).spawn(move || thread.run(&inbox))?;
+        Ok(WorkerDisk { requests, news, thread: Some(thread) })
+    }
+
+    /// Appends records to the log.
+    pub(crate) fn write(&self, records: Vec<Record>) {
+        self.request(DiskRequest::Write(records));
+    }
+
+    /// Goes on with a checkpoint.
+    pub(crate) fn checkpoint(&self, step: CheckpointStep) {
+        self.request(DiskRequest::Checkpoint(step));
+    }
+
+    /// The thread has ended where the node ends: then nothing is durable any more, which is what its worker goes by.
+    fn request(&self, request: DiskRequest) {
+        let _ = self.requests.send(request);
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn take_news(&self) -> Vec<LogNews> {
+        // In this order: what comes later is announced again.
+        self.news.is_announced.store(false, Ordering::Release);
+        std::mem::take(&mut *self.news.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Starts the thread that writes checkpoints.
+fn start_checkpoints(
+    WorkerPlace { node, worker }: WorkerPlace,
+    mut folder: DiskFolder,
+    done: Sender<DiskRequest>,
+) -> std::io::Result<(Sender<CheckpointEffect>, JoinHandle<()>)> {
+    let (wanted, effects) = channel();
+    let name = format!("{node}-checkpoint-{}", worker.0);
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        let mut work = DiskWork::default();
+        while let Ok(effect) = effects.recv() {
+            let event = work.perform(&mut folder, DiskEffect::Checkpoint(effect));
+            if done.send(DiskRequest::Done(event)).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok((wanted, thread))
+}
+
+/// The state of the log thread.
+struct DiskThread {
+    place: WorkerPlace,
+    folder: DiskFolder,
+    identity: LogIdentity,
+    log: WorkerLog,
+    effects: VecDeque<DiskEffect>,
+    news: Arc<DiskNews>,
+    worker_hosts: Handle<WorkerCommand>,
+    checkpoints: Sender<CheckpointEffect>,
+    requests: Sender<DiskRequest>,
+    /// The thread that writes checkpoints, and those that make segments.
+    helpers: Vec<JoinHandle<()>>,
+}
+
+impl DiskThread {
+    /// Runs until the worker or the node has ended, or an operation has failed.
+    fn run(mut self, inbox: &Receiver<DiskRequest>) {
+        while !self.worker_hosts.is_stopped() {
+            if !self.take_requests(inbox) {
+                break;
+            }
+            self.work();
+            if let Some(failure) = self.log.failure() {
+                let WorkerPlace { node, worker } = self.place;
+                // What of the file is on the disk is not known: it is never flushed again (`docs/recovery.md`).
+                tracing::error!(%node, %worker, error = %failure, "the disk of a worker fails: the node ends");
+                self.worker_hosts.stop();
+                break;
+            }
+            self.publish();
+        }
+        // Then the thread of checkpoints ends.
+        drop(self.checkpoints);
+        for helper in self.helpers {
+            // A panic there was reported.
+            let _ = helper.join();
+        }
+    }
+
+    /// Takes what was asked for; waits for it where there is nothing else to do. Returns false when the thread is to end.
+    fn take_requests(&mut self, inbox: &Receiver<DiskRequest>) -> bool {
+        if self.effects.is_empty() {
+            match inbox.recv_timeout(RETRY_AFTER) {
+                Ok(DiskRequest::End) => return false,
+                Ok(request) => self.take(request),
+                Err(RecvTimeoutError::Timeout) if self.log.is_full() => {
+                    self.step(DiskEvent::Log(LogEvent::Retry));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        while let Ok(request) = inbox.try_recv() {
+            match request {
+                DiskRequest::End => return false,
+                request => self.take(request),
+            }
+        }
+        true
+    }
+
+    fn take(&mut self, request: DiskRequest) {
+        let mut effects = Vec::new();
+        match request {
+            DiskRequest::Write(records) => self.log.write(records, &mut effects),
+            DiskRequest::Checkpoint(step) => {
+                self.log.checkpoint_step(self.identity, step, &mut effects);
+            }
+            DiskRequest::Done(event) => self.log.step(event, &mut effects),
+            DiskRequest::End => {}
+        }
+        self.effects.extend(effects);
+    }
+
+    fn step(&mut self, event: DiskEvent) {
+        self.take(DiskRequest::Done(event));
+    }
+
+    /// Carries out the next effect, or has another thread do it.
+    fn work(&mut self) {
+        match self.effects.pop_front() {
+            None => {}
+            Some(DiskEffect::Checkpoint(effect)) => {
+                // That thread ends with this one.
+                let _ = self.checkpoints.send(effect);
+            }
+            Some(DiskEffect::Log(effect @ LogEffect::Make { .. })) => {
+                let (mut folder, done) = (self.folder.another(), self.requests.clone());
+                self.helpers.retain(|helper| !helper.is_finished());
+                self.helpers.push(thread::spawn(move || {
+                    let event = DiskEvent::Log(perform(&mut folder, &effect));
+                    let _ = done.send(DiskRequest::Done(event));
+                }));
+            }
+            Some(DiskEffect::Log(effect)) => {
+                let event = perform(&mut self.folder, &effect);
+                self.step(DiskEvent::Log(event));
+            }
+        }
+    }
+
+    /// Has the worker take what has happened.
+    fn publish(&mut self) {
+        let mut news = self.news.news.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = news.len();
+        self.log.take_news(&mut news);
+        let is_news = news.len() > before;
+        drop(news);
+        if !is_news || self.news.is_announced.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        while let Err(UndeliveredCommand::Full(_)) =
+            self.worker_hosts.command(self.place.worker, WorkerCommand::TakeDiskNews)
+        {
+            thread::sleep(AGAIN_AFTER);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Clusters whose streams are on disk: what was acknowledged outlives the processes of all nodes.
+
+use crate::cluster::Cluster;
+use shoal_cluster::topology::Topology;
+use shoal_server::Protocol;
+use shoal_types::{Aborted, Durability, Error, NodeId, ShardId};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const S: ShardId = ShardId(0);
+
+/// A shard of three replicas, whose nodes have folders below `place`.
+fn start(place: &TempDir, protocol: Protocol, workers: u32) -> Cluster {
+    Cluster::start_with(1, workers, protocol, |config| {
+        let folder = place.path().join(config.node.to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        config.data = Some(folder);
+        let topology = Topology::clone(&config.topology);
+        config.topology = Arc::new(topology.with_durability(Durability::Fsync));
+    })
+}
+
+async fn count(cluster: &Cluster, number: u64, via: NodeId, key: u8) -> i64 {
+    let mut client = cluster.client(number);
+    loop {
+        match client.call(via, S, "count", &[key]).await {
+            // A shard takes part again with the next epoch.
+            Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
+            counted => {
+                let bytes = counted.expect("counted");
+                return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
+            }
+        }
+    }
+}
+
+/// All nodes end at once, and begin again with what their disks have.
+async fn nothing_is_lost(protocol: Protocol, workers: u32) {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, protocol, workers);
+    let mut number = 0;
+    for round in 1..=3 {
+        for key in 0..3 {
+            number += 1;
+            let counted = count(&cluster, number, NodeId(number as u32 % 3), key).await;
+            assert_eq!(counted, round, "key {key}");
+        }
+        (0..3).map(NodeId).for_each(|node| cluster.kill(node));
+        (0..3).map(NodeId).for_each(|node| cluster.restart(node));
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_of_mako_end_at_once_and_nothing_is_lost() {
+    nothing_is_lost(Protocol::Mako, 2).await;
+}
+
+#[tokio::test]
+async fn all_nodes_of_two_phase_commit_end_at_once_and_nothing_is_lost() {
+    nothing_is_lost(Protocol::TwoPhaseCommit, 1).await;
+}
