@@ -459,7 +459,7 @@ impl WorkerLog {
             }
             DiskEvent::Checkpoint(CheckpointProgress::Done) => {}
             DiskEvent::Checkpoint(CheckpointProgress::Written) => {
-                self.news.push(LogNews::CheckpointWritten)
+                self.news.push(LogNews::CheckpointWritten);
             }
             DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) => {
                 self.on_checkpoint(bytes, effects);

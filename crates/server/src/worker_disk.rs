@@ -263,7 +263,7 @@ impl DiskThread {
         while let Err(UndeliveredCommand::Full(_)) =
             self.worker_hosts.command(self.place.worker, WorkerCommand::TakeDiskNews)
         {
-            thread::sleep(AGAIN_AFTER);
+            thread::park_timeout(AGAIN_AFTER);
         }
     }
 }

@@ -308,7 +308,7 @@ impl TwoPhaseCommit {
             let reached = self.copy_part(at, &part, effects).expect("nothing else uses the store");
             match reached {
                 Some(reached) if until.as_ref() != Some(&reached) => {
-                    part.from = place_form(reached)
+                    part.from = place_form(reached);
                 }
                 _ => break,
             }
