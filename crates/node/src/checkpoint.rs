@@ -17,7 +17,7 @@ use crate::worker::Worker;
 use crate::{WorkerEffect, WorkerEffects};
 use bytes::Bytes;
 use shoal_engine::{Engine, EngineEvent};
-use shoal_log::{LogLength, StreamEvent, StreamStorage};
+use shoal_log::{LogLength, StreamStorage};
 use shoal_types::wire::encode;
 use shoal_types::{ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
@@ -132,15 +132,9 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         let Some(under_way) = self.checkpoints.under_way.take() else { return };
-        if !is_durable {
-            return;
-        }
-        for ((shard, number), changes) in self.records.checkpointed(&under_way.lengths) {
-            let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
-            if let Some(held) = held {
-                held.stream.storage_mut().persist(changes);
-                self.stream_step(now, shard, StreamEvent::Persisted, effects);
-            }
+        if is_durable {
+            let changes = self.records.checkpointed(&under_way.lengths);
+            self.persist_changes(now, changes, effects);
         }
     }
 }

@@ -30,6 +30,8 @@ struct PendingRecord {
 pub(super) struct PendingRecords {
     new: Vec<Record>,
     pending: VecDeque<(StreamKey, PendingRecord)>,
+    /// How many of these are records of snapshots.
+    restores: usize,
     /// Records that are in the log on disk, and wait for a checkpoint: of each stream the first is that of a snapshot.
     held: BTreeMap<StreamKey, VecDeque<PendingRecord>>,
 }
@@ -42,6 +44,7 @@ impl PendingRecords {
                 StreamRecord::Restore { length } => Some(*length),
                 _ => None,
             };
+            self.restores += usize::from(restores.is_some());
             self.pending.push_back((stream, PendingRecord { changes, restores }));
             let (shard, payload) = (stream.0, record.encode());
             self.new.push(Record { kind: StreamRecord::KIND, shard, payload });
@@ -55,7 +58,7 @@ impl PendingRecords {
 
     /// Whether a stream waits for a checkpoint that has the rows of a snapshot.
     pub(super) fn await_checkpoint(&self) -> bool {
-        !self.held.is_empty() || self.pending.iter().any(|(_, record)| record.restores.is_some())
+        !self.held.is_empty() || self.restores > 0
     }
 
     /// Notes that so many more are in the log on disk. Returns how many changes of each stream are durable.
@@ -66,6 +69,7 @@ impl PendingRecords {
         let mut changes = BTreeMap::new();
         for _ in 0..records {
             let (stream, record) = self.pending.pop_front().expect("what is durable was written");
+            self.restores -= usize::from(record.restores.is_some());
             match self.held.get_mut(&stream) {
                 Some(held) => held.push_back(record),
                 None if record.restores.is_some() => {

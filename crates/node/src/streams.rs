@@ -6,11 +6,13 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::hosted_stream::{Appointment, HostedStream};
 use super::membership::KnownConfiguration;
+use super::records::StreamKey;
 use super::worker::Worker;
 use shoal_cluster::manager::{Assignment, CatchingUp, Incarnation};
 use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
 use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
+use std::collections::BTreeMap;
 
 impl<E: Engine> Worker<E> {
     /// Ends the streams of shards of which the configuration gives this node no replica, and what they have stored. To be
@@ -110,7 +112,18 @@ impl<E: Engine> Worker<E> {
         records: u64,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        for ((shard, number), changes) in self.records.persist(records) {
+        let changes = self.records.persist(records);
+        self.persist_changes(now, changes, effects);
+    }
+
+    /// So many more changes of these streams are durable.
+    pub(super) fn persist_changes(
+        &mut self,
+        now: Time,
+        changes: BTreeMap<StreamKey, usize>,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        for ((shard, number), changes) in changes {
             let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
             if let Some(held) = held {
                 held.stream.storage_mut().persist(changes);

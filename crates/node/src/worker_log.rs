@@ -186,7 +186,7 @@ struct KeptCheckpoint {
 
 /// A checkpoint that is being written.
 #[derive(Debug, Clone, Copy)]
-struct CheckpointUnderWay {
+struct UnfinishedCheckpoint {
     checkpoint: KeptCheckpoint,
     /// It is complete, but for the records up to this number, which have to be durable before it is.
     ends_after: Option<u64>,
@@ -203,7 +203,7 @@ pub struct WorkerLog {
     own_persisted: u64,
     /// The worker's records that it knows to be durable.
     reported: u64,
-    under_way: Option<CheckpointUnderWay>,
+    under_way: Option<UnfinishedCheckpoint>,
     /// The newest first.
     kept: Vec<KeptCheckpoint>,
     last_number: u64,
@@ -342,12 +342,6 @@ impl WorkerLog {
         Ok(OpenedLog { log, recovered: worker, checkpoint, void: void_streams, torn, damaged })
     }
 
-    /// The number of this incarnation: see [`LogWriter::incarnation`].
-    #[must_use]
-    pub fn incarnation(&self) -> u64 {
-        self.writer.incarnation()
-    }
-
     /// Whether this incarnation's number is durable: nothing may be promised before.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -370,12 +364,6 @@ impl WorkerLog {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.writer.bytes()
-    }
-
-    /// The number of the newest checkpoint; `None` where there is none.
-    #[must_use]
-    pub fn checkpoint(&self) -> Option<u64> {
-        self.kept.first().map(|kept| kept.number)
     }
 
     fn append_own(&mut self, kind: u8, shard: ShardId, payload: Vec<u8>) {
@@ -417,7 +405,7 @@ impl WorkerLog {
                 self.with_writer(effects, |writer, effects| writer.go_on(effects));
                 let checkpoint = KeptCheckpoint { number, first };
                 let under_way =
-                    CheckpointUnderWay { checkpoint, ends_after: None, is_finishing: false };
+                    UnfinishedCheckpoint { checkpoint, ends_after: None, is_finishing: false };
                 self.under_way = Some(under_way);
                 let head = CheckpointHead { identity, number, first };
                 effects.push(DiskEffect::Checkpoint(CheckpointEffect::Begin(head)));

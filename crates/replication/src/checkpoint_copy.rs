@@ -1,10 +1,10 @@
 //! The copy of a shard that goes into a checkpoint of the node itself: what a replica would be sent in a
 //! [transfer](crate::snapshot_transfer), part by part as the disk takes them.
 
-use crate::snapshot_transfer::{CopyKey, NextPart, PAUSE, SnapshotHead};
-use shoal_engine::events::EngineEffect;
+use crate::snapshot_chunk::SnapshotChunk;
+use crate::snapshot_transfer::{CopyKey, NextPart, PAUSE, SnapshotHead, place_form};
 use shoal_store::WalkPlace;
-use shoal_types::{ShardId, Time};
+use shoal_types::Time;
 
 /// The copy for a checkpoint that a worker makes, if it makes one: there is one shard at a time. `C` is the engine's context
 /// of the copy.
@@ -56,17 +56,13 @@ impl<C: Clone> CheckpointCopy<C> {
         (copy.next, copy.is_writing, copy.next_at) = (until, true, now + PAUSE);
     }
 
-    /// The parts that were given are written. Returns what is to be said of `shard` where the last one is.
-    pub fn written<M>(
-        &mut self,
-        shard_at: impl FnOnce(usize) -> ShardId,
-    ) -> Option<EngineEffect<M>> {
+    /// The parts that were given are written. Returns the head of the copy where the last one is.
+    pub fn written(&mut self) -> Option<SnapshotHead> {
         let copy = self.0.as_mut()?;
         if !std::mem::take(&mut copy.is_writing) || copy.next.is_some() {
             return None;
         }
-        let SnapshotHead { at, length, state, .. } = self.0.take()?.head;
-        Some(EngineEffect::CheckpointHead { shard: shard_at(at), length, state })
+        self.0.take().map(|copy| copy.head)
     }
 
     /// When the next part is due.
@@ -78,11 +74,17 @@ impl<C: Clone> CheckpointCopy<C> {
     pub fn context(&self, at: usize) -> Option<&C> {
         self.0.as_ref().filter(|copy| copy.head.at == at).map(|copy| &copy.context)
     }
+}
 
-    /// What the copy stands for is known only now.
-    pub fn conclude(&mut self, length: u64, state: bytes::Bytes) {
-        if let Some(copy) = &mut self.0 {
-            (copy.head.length, copy.head.state) = (length, state);
-        }
+/// Has `take` take all of a part that is read from a checkpoint. It returns before which place it has everything; where other
+/// workers have read theirs, of another time, what goes of that may be more than one attempt takes.
+pub fn take_all<C>(
+    mut part: SnapshotChunk<C>,
+    mut take: impl FnMut(&SnapshotChunk<C>) -> Option<WalkPlace>,
+) -> SnapshotChunk<C> {
+    let (_, until) = part.range();
+    while let Some(reached) = take(&part).filter(|reached| until.as_ref() != Some(reached)) {
+        part.from = place_form(reached);
     }
+    part
 }

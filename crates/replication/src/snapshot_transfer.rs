@@ -89,6 +89,11 @@ impl SnapshotHead {
         let SnapshotHead { to, length, ref state, .. } = *self;
         EngineEffect::Snapshot { shard, to, length, state: state.clone() }
     }
+
+    /// The end of the copy of `shard` in a checkpoint.
+    pub fn of_checkpoint<M>(self, shard: ShardId) -> EngineEffect<M> {
+        EngineEffect::CheckpointHead { shard, length: self.length, state: self.state }
+    }
 }
 
 /// The next part to be sent. `C` is the engine's context of the copy.

@@ -163,7 +163,7 @@ impl EngineVisitor for StartNode<'_> {
 /// Starts a node that runs the engine `E` with these options.
 fn start<E: RegisteredEngine>(
     config: &NodeConfig,
-    options: E::Options,
+    mut options: E::Options,
     procedures: Arc<Procedures>,
     listener: Option<TcpListener>,
 ) -> Result<Server, ServerStartError> {
@@ -174,7 +174,6 @@ fn start<E: RegisteredEngine>(
         return Err(ServerStartError::Workers { engine, workers, max });
     }
     let round_trip = config.distances().round_trip_max(topology.datacenters().len() as u32);
-    let mut options = options;
     E::fit_distance(&mut options, round_trip);
     let setup =
         Setup { topology: Arc::clone(topology), procedures, streams: streams(round_trip), options };

@@ -403,6 +403,21 @@ impl Client<'_> {
     }
 }
 
+/// Adds one to a counter of the shard, by way of this node, and returns what it is then.
+pub async fn counted(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key: u8) -> i64 {
+    let mut client = cluster.client(number);
+    loop {
+        match client.call(via, shard, "count", &[key]).await {
+            // A shard takes part again with the next epoch.
+            Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
+            counted => {
+                let bytes = counted.expect("counted");
+                return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
+            }
+        }
+    }
+}
+
 /// Waits until it holds.
 pub async fn until_so(what: &str, holds: impl Fn() -> bool) {
     let began = now();

@@ -1,9 +1,9 @@
 //! Clusters whose streams are on disk: what was acknowledged outlives the processes of all nodes.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, counted};
 use shoal_cluster::topology::Topology;
 use shoal_server::Protocol;
-use shoal_types::{Aborted, Durability, Error, NodeId, ShardId};
+use shoal_types::{Durability, NodeId, ShardId};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -20,20 +20,6 @@ fn start(place: &TempDir, protocol: Protocol, workers: u32) -> Cluster {
     })
 }
 
-async fn count(cluster: &Cluster, number: u64, via: NodeId, key: u8) -> i64 {
-    let mut client = cluster.client(number);
-    loop {
-        match client.call(via, S, "count", &[key]).await {
-            // A shard takes part again with the next epoch.
-            Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
-            counted => {
-                let bytes = counted.expect("counted");
-                return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
-            }
-        }
-    }
-}
-
 /// All nodes end at once, and begin again with what their disks have.
 async fn nothing_is_lost(protocol: Protocol, workers: u32) {
     let place = tempfile::tempdir().expect("a folder");
@@ -42,8 +28,8 @@ async fn nothing_is_lost(protocol: Protocol, workers: u32) {
     for round in 1..=3 {
         for key in 0..3 {
             number += 1;
-            let counted = count(&cluster, number, NodeId(number as u32 % 3), key).await;
-            assert_eq!(counted, round, "key {key}");
+            let sum = counted(&cluster, number, NodeId(number as u32 % 3), S, key).await;
+            assert_eq!(sum, round, "key {key}");
         }
         (0..3).map(NodeId).for_each(|node| cluster.kill(node));
         (0..3).map(NodeId).for_each(|node| cluster.restart(node));

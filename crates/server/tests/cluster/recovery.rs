@@ -1,10 +1,10 @@
 //! A majority of the managers is lost for good, and an operator accepts that.
 
-use crate::cluster::{Cluster, until_so};
+use crate::cluster::{Cluster, counted, until_so};
 use shoal_server::{
     FromOperator, NodeStatus, OperatorRefusal, Protocol, RememberedManagers, ToOperator,
 };
-use shoal_types::{Aborted, Error, NodeId, ShardId};
+use shoal_types::{NodeId, ShardId};
 use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -24,20 +24,6 @@ fn start(place: &TempDir) -> Cluster {
         std::fs::create_dir_all(&folder).expect("a folder");
         config.data = Some(folder);
     })
-}
-
-async fn count(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId, key: u8) -> i64 {
-    let mut client = cluster.client(number);
-    loop {
-        match client.call(via, shard, "count", &[key]).await {
-            // A shard takes part again with the next epoch.
-            Err(Error::Aborted(Aborted::ShardOut { .. })) => {}
-            counted => {
-                let bytes = counted.expect("counted");
-                return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
-            }
-        }
-    }
 }
 
 /// Waits until the manager has ended that this node hosted, which has come back. A process of the node that the lost managers
@@ -69,7 +55,7 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     let keys: Vec<(ShardId, u8)> = (0..8).map(|key| (ShardId(u32::from(key % 2)), key)).collect();
     let mut before = Vec::new();
     for (shard, key) in &keys {
-        before.push(count(&cluster, 1, NodeId(1), *shard, *key).await);
+        before.push(counted(&cluster, 1, NodeId(1), *shard, *key).await);
     }
     let survivor = NodeId(4);
     let check = FromOperator::CheckRecovery;
@@ -119,7 +105,7 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
     assert_eq!(cluster.ask(survivor, &wanted(9, &lost)).await, done, "a repeat");
 
     for ((shard, key), before) in keys.iter().zip(&before) {
-        let after = count(&cluster, 2, NodeId(1), *shard, *key).await;
+        let after = counted(&cluster, 2, NodeId(1), *shard, *key).await;
         assert_eq!(after, before + 1, "what was acknowledged stays");
     }
     let is_new = |status: &NodeStatus| status.epoch > epoch && status.cluster == identity;
@@ -146,6 +132,6 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
         cluster.until("it votes, and is full", node, votes).await;
     }
     cluster.kill(survivor);
-    count(&cluster, 3, NodeId(5), S, 0).await;
-    count(&cluster, 3, NodeId(5), T, 1).await;
+    counted(&cluster, 3, NodeId(5), S, 0).await;
+    counted(&cluster, 3, NodeId(5), T, 1).await;
 }

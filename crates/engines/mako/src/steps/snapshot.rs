@@ -66,6 +66,7 @@ use crate::stable_prefix::StreamExtent;
 use crate::{Mako, MakoEffects, MakoMessage, plausibility};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
+use shoal_replication::checkpoint_copy::take_all;
 use shoal_replication::snapshot_chunk::{ChunkVersion, copy_row};
 use shoal_replication::snapshot_transfer::{
     CopyKey, ERASED_MAX, NextPart, SnapshotHead, place_form as form, place_of as place,
@@ -151,9 +152,10 @@ impl Mako {
 
     /// The parts that were given for the checkpoint are written.
     pub(crate) fn checkpoint_written(&mut self, effects: &mut MakoEffects) {
-        let own = &self.runtime.worker_context.own;
-        let head = self.checkpoint_copy.written(|at| own[at].shard);
-        effects.effects.extend(head);
+        if let Some(head) = self.checkpoint_copy.written() {
+            let shard = self.runtime.worker_context.own[head.at].shard;
+            effects.push(head.of_checkpoint(shard));
+        }
     }
 
     /// Ends the copies that stand for entries of the stream at this place: what follows them is gone here.
@@ -249,28 +251,24 @@ impl Mako {
         let beside = |row: &UndecidedRow| row.key.len() + row.change.borrowed().content().len();
         let bytes = rows.iter().map(|row| row.key.len() + row.value.len()).sum::<usize>()
             + undecided.iter().map(beside).sum::<usize>();
-        let is_own = peer == self.runtime.worker_context.place.node;
-        match is_own {
-            true => self.checkpoint_copy.given(now, until.clone()),
-            false => self.snapshot_senders.sent(now, next, bytes, until.clone()),
-        }
         // Asked after the rows were: so what is known of their epochs covers them.
         let watermarks = self.watermarks_of(&rows, settled, from == WalkPlace::default());
         let forgotten = self.watermarks.borrow().forgotten();
         let contents = ChunkContents { settled, forgotten, watermarks, rows, undecided };
-        let (from, until) = (form(from), until.map(form));
-        let part = SnapshotChunk { shard, copy, cut, from, until, contents };
+        let (from, end) = (form(from), until.clone().map(form));
+        let part = SnapshotChunk { shard, copy, cut, from, until: end, contents };
         let planted =
             faults.has(MakoPlantedBug::CopyUncommitted) || faults.has(MakoPlantedBug::CopyByClock);
         assert!(planted || self.covers(&part), "M10: a row of {part:?} is not covered");
         effects.observe(|| observation(&part, withheld.get()));
-        effects.push(match is_own {
-            true => EngineEffect::CheckpointPart { shard, part: encode(&part) },
-            false => EngineEffect::Send {
-                to: self.runtime.peer(peer),
-                message: MakoMessage::Chunk(part),
-            },
-        });
+        if peer == self.runtime.worker_context.place.node {
+            self.checkpoint_copy.given(now, until);
+            effects.push(EngineEffect::CheckpointPart { shard, part: encode(&part) });
+        } else {
+            self.snapshot_senders.sent(now, next, bytes, until);
+            let (to, message) = (self.runtime.peer(peer), MakoMessage::Chunk(part));
+            effects.push(EngineEffect::Send { to, message });
+        }
     }
 
     /// The watermarks that the receiver of these rows needs for their epochs: see [`SnapshotChunk::watermarks`].
@@ -328,8 +326,7 @@ impl Mako {
     /// # Panics
     /// If it is none: the files were checked.
     pub(crate) fn read_checkpoint(&mut self, part: &Bytes, effects: &mut MakoEffects) {
-        let mut part: SnapshotChunk =
-            decode(part).expect("a part of a checkpoint that was checked");
+        let part: SnapshotChunk = decode(part).expect("a part of a checkpoint that was checked");
         let at = self.place_of(part.shard).expect("a stream that is held");
         let forgotten = part.contents.forgotten;
         if self.epochs.first().epoch() <= forgotten {
@@ -339,19 +336,13 @@ impl Mako {
             self.follow_epochs(effects);
         }
         assert!(self.learn_watermarks(&part, effects), "M10: what a checkpoint has is not covered");
-        let (_, until) = part.range();
-        loop {
-            // Other workers have read theirs, of another time: what goes of that may be more than one attempt takes.
-            let reached = self.copy_part(at, &part, effects).expect("nothing else uses the store");
-            match reached {
-                Some(reached) if until.as_ref() != Some(&reached) => part.from = form(reached),
-                _ => break,
-            }
-        }
+        let part = take_all(part, |part| {
+            self.copy_part(at, part, effects).expect("nothing else uses the store")
+        });
         if !part.contents.undecided.is_empty() {
             self.follower_replays.leave_undecided();
         }
-        if until.is_none() {
+        if part.until.is_none() {
             effects.observe(|| MakoObservation::Copied { shard: part.shard, cut: part.cut });
         }
     }

@@ -53,6 +53,7 @@ use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_replication::applied_write::AppliedWrite;
+use shoal_replication::checkpoint_copy::take_all;
 use shoal_replication::codec::StreamWrite;
 use shoal_replication::replay_floor::ReplayClaim;
 use shoal_replication::replica::ShardReplica;
@@ -145,10 +146,11 @@ impl TwoPhaseCommit {
 
     /// The parts that were given for the checkpoint are written.
     pub(crate) fn checkpoint_written(&mut self, effects: &mut TwoPhaseCommitEffects) {
-        let own = &self.runtime.worker_context.own;
-        let head = self.checkpoint_copy.written(|at| own[at].shard);
-        effects.effects.extend(head);
-        (0..self.shared.replicas.len()).for_each(|at| self.keep_tombstones(at));
+        if let Some(head) = self.checkpoint_copy.written() {
+            let (at, shard) = (head.at, self.streams[head.at].shard());
+            effects.push(head.of_checkpoint(shard));
+            self.keep_tombstones(at);
+        }
     }
 
     /// Ends the copies of the shard at this place: what follows the entries that they stand for is gone here.
@@ -240,22 +242,18 @@ impl TwoPhaseCommit {
             let until = until.into_iter().chain(ends.clone()).min();
             until.or_else(|| (!context.writes.is_empty()).then(writes_begin))
         };
-        let is_own = peer == self.runtime.worker_context.place.node;
-        match is_own {
-            true => self.checkpoint_copy.given(now, until.clone()),
-            false => self.senders.sent(now, next, bytes, until.clone()),
-        }
         let shard = self.shared.replicas[at].shard;
-        let (from, until) = (place_form(from.clone()), until.map(place_form));
+        let (from, end) = (place_form(from.clone()), until.clone().map(place_form));
         let contents = ChunkContents { rows, writes };
-        let part = SnapshotChunk { shard, copy, cut, from, until, contents };
-        effects.push(match is_own {
-            true => EngineEffect::CheckpointPart { shard, part: encode(&part) },
-            false => {
-                let message = TwoPhaseCommitMessage::Chunk(part);
-                EngineEffect::Send { to: self.runtime.peer(peer), message }
-            }
-        });
+        let part = SnapshotChunk { shard, copy, cut, from, until: end, contents };
+        if peer == self.runtime.worker_context.place.node {
+            self.checkpoint_copy.given(now, until);
+            effects.push(EngineEffect::CheckpointPart { shard, part: encode(&part) });
+        } else {
+            self.senders.sent(now, next, bytes, until);
+            let (to, message) = (self.runtime.peer(peer), TwoPhaseCommitMessage::Chunk(part));
+            effects.push(EngineEffect::Send { to, message });
+        }
     }
 }
 
@@ -299,20 +297,11 @@ impl TwoPhaseCommit {
     /// # Panics
     /// If it is none: the files were checked.
     pub(crate) fn read_checkpoint(&mut self, part: &Bytes, effects: &mut TwoPhaseCommitEffects) {
-        let mut part: SnapshotChunk =
-            decode(part).expect("a part of a checkpoint that was checked");
+        let part: SnapshotChunk = decode(part).expect("a part of a checkpoint that was checked");
         let at = self.streams.place_of(part.shard).expect("a stream that is held");
-        let (_, until) = part.range();
-        loop {
-            // Other workers have read theirs, of another time: what goes of that may be more than one attempt takes.
-            let reached = self.copy_part(at, &part, effects).expect("nothing else uses the store");
-            match reached {
-                Some(reached) if until.as_ref() != Some(&reached) => {
-                    part.from = place_form(reached);
-                }
-                _ => break,
-            }
-        }
+        let part = take_all(part, |part| {
+            self.copy_part(at, part, effects).expect("nothing else uses the store")
+        });
         let key = part.key(at, self.runtime.worker_context.place.node);
         self.copied_writes.take(key, &part.contents.writes);
     }
