@@ -4,7 +4,7 @@ use shoal_cluster::topology::{Partitioning, TableDefinition};
 use shoal_engine::LocalDatabase;
 use shoal_engine::engine::Task;
 use shoal_types::{Counted, ShardId, WorkerId};
-use shoal_workloads::placed::{Division, granule_bytes};
+use shoal_workloads::placed::{Division, family, granule_bytes};
 use tokio::runtime::Runtime;
 
 /// A cluster whose counters can be read.
@@ -43,5 +43,6 @@ pub fn table_definition(name: &str, division: Division) -> TableDefinition {
         Division::ByPrefix(prefix_bytes) => Partitioning::Hash { prefix_bytes },
         Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
     };
-    TableDefinition { partitioning, granule_bytes: granule_bytes(name), family: None }
+    let family = family(name).map(str::to_owned);
+    TableDefinition { partitioning, granule_bytes: granule_bytes(name), family }
 }

@@ -98,14 +98,19 @@ impl RemoteDatabase {
         }
     }
 
-    /// Drops a table, if it is there, and creates it anew.
+    /// Drops a table, if it is there, and creates it anew. Others of its family are dropped before: they are created when the
+    /// workload asks for them.
     fn empty(&self, name: &str) -> Result<()> {
         let topology = self.cluster.topology();
         let tables = topology.tables();
         let Some(table) = tables.named(name).and_then(|table| tables.get(table)) else {
             return Ok(());
         };
+        let others = tables.iter().filter(|of| of.definition().family.as_deref() == Some(name));
         self.runtime.block_on(async {
+            for other in others {
+                self.cluster.drop_table(other.name()).await?;
+            }
             self.cluster.drop_table(name).await?;
             self.cluster.create_table(name, table.definition()).await.map(drop)
         })

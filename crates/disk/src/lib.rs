@@ -134,6 +134,15 @@ impl DiskFolder {
         &self.path
     }
 
+    /// The bytes that are free on the folder's disk for this process.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(&self.path)?;
+        Ok(found.f_bavail.saturating_mul(found.f_frsize))
+    }
+
     fn failed(&self, name: &str, error: &io::Error) -> FolderError {
         let is_full =
             matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

@@ -53,8 +53,8 @@ pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManage
 pub use server::{Server, ServerEnd, ServerStartError};
 pub use shoal_registry::{EngineOptions, Protocol};
 pub use status::{
-    AddedVoterStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus, LatencyStatus,
-    LossStatus, LostEndStatus, ManagerStatus, NodeColumnStatus, NodeStatus, PeerStatus,
-    ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
+    AddedVoterStatus, DiskStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus,
+    LatencyStatus, LossStatus, LostEndStatus, ManagerStatus, NodeColumnStatus, NodeStatus,
+    PeerStatus, ShardColumnStatus, ShardStatus, StageStatus, StreamStatus, VersionsStatus,
 };
 pub use worker_command::{MakeTask, WorkerCommand};

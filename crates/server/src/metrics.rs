@@ -4,7 +4,7 @@
 //! each worker have the label `worker`, so that their sum is the node's.
 
 use crate::process::ProcessUsage;
-use crate::status::{LatencyStatus, NodeStatus, ShardStatus, StreamStatus};
+use crate::status::{DiskStatus, LatencyStatus, NodeStatus, ShardStatus, StreamStatus};
 use crate::worker_command::WorkerCommand;
 use shoal_engine::declarations::Declarations;
 use shoal_engine::latency::LatencyHistogram;
@@ -35,6 +35,7 @@ pub(crate) fn page(
     streams(&mut page, &known);
     counters(&mut page, &known, &declarations.counters);
     latencies(&mut page, &known);
+    disks(&mut page, &known);
     process(&mut page, &ProcessUsage::now());
     let totals = (0..).map(WorkerId).take(workers.len());
     network(&mut page, &totals.map(|worker| worker_hosts.counters_of(worker)).collect::<Vec<_>>());
@@ -179,6 +180,39 @@ fn latencies(page: &mut MetricsPage, workers: &[&NodeStatus]) {
             page.histogram(&[("worker", &status.worker), ("stage", &latency.name)], latency);
         }
     }
+}
+
+/// The logs and checkpoints of workers on disk, where they have some.
+fn disks(page: &mut MetricsPage, workers: &[&NodeStatus]) {
+    let disks = workers.iter().filter_map(|status| Some((status.worker, status.disk.as_ref()?)));
+    let disks: Vec<(u32, &DiskStatus)> = disks.collect();
+    if disks.is_empty() {
+        return;
+    }
+    page.family("disk_flush_seconds", "histogram", "How long flushes of the log took.");
+    for (worker, disk) in &disks {
+        page.histogram(&[("worker", worker)], &disk.flushes);
+    }
+    let mut each = |name, help, value: &dyn Fn(&DiskStatus) -> Option<f64>| {
+        page.family(name, "gauge", help);
+        for (worker, disk) in &disks {
+            if let Some(value) = value(disk) {
+                page.sample(&[("worker", worker)], value);
+            }
+        }
+    };
+    let help = "The longest flush since the process began.";
+    each("disk_flush_max_seconds", help, &|disk| Some(seconds(disk.flush_max_ns)));
+    let help = "Bytes of the log's files that are in use.";
+    each("disk_log_bytes", help, &|disk| Some(disk.log_bytes as f64));
+    let help = "Time since the last checkpoint.";
+    each("disk_checkpoint_age_seconds", help, &|disk| Some(disk.checkpoint_age_ms? as f64 / 1e3));
+    let help = "Bytes of the last checkpoint.";
+    each("disk_checkpoint_bytes", help, &|disk| Some(disk.checkpoint_bytes as f64));
+    let help = "Bytes that are free on the disk.";
+    each("disk_free_bytes", help, &|disk| Some(disk.free_bytes? as f64));
+    let help = "Whether the disk has no room for a further segment of the log.";
+    each("disk_full", help, &|disk| Some(f64::from(u8::from(disk.is_full))));
 }
 
 /// What the process takes, under the names that programs of all kinds have for it.

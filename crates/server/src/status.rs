@@ -104,6 +104,31 @@ pub struct NodeStatus {
     /// The nodes that this worker reaches.
     #[serde(default)]
     pub peers: Vec<PeerStatus>,
+    /// When what is written counts as accepted: `memory`, `async` or `fsync`.
+    #[serde(default)]
+    pub durability: String,
+    /// The worker's disk, where the cluster's durability has one.
+    #[serde(default)]
+    pub disk: Option<DiskStatus>,
+}
+
+/// The log and the checkpoints of a worker on disk.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DiskStatus {
+    /// How long flushes of the log took, since the process began.
+    pub flushes: LatencyStatus,
+    /// The longest of them, in nanoseconds.
+    pub flush_max_ns: u64,
+    /// Bytes of the log's files that are in use.
+    pub log_bytes: u64,
+    /// There is no room for a further segment: what comes is not acknowledged.
+    pub is_full: bool,
+    /// How long ago the last checkpoint was written, in milliseconds. `None` before the first one.
+    pub checkpoint_age_ms: Option<u64>,
+    /// Its length in bytes.
+    pub checkpoint_bytes: u64,
+    /// Bytes that are free on the disk. `None` where the system does not say.
+    pub free_bytes: Option<u64>,
 }
 
 impl NodeStatus {
@@ -412,6 +437,8 @@ pub(crate) struct StatusSource<'a, E: Engine> {
     pub(crate) peers: &'a BTreeMap<NodeId, MessageVersion>,
     /// Malformed frames.
     pub(crate) malformed: u64,
+    /// What the worker's disk has measured.
+    pub(crate) disk: Option<DiskStatus>,
 }
 
 /// The status of a worker as JSON.
@@ -467,6 +494,8 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
             .iter()
             .map(|(node, version)| PeerStatus { node: node.0, version: version.0 })
             .collect(),
+        durability: topology.durability().to_string(),
+        disk: source.disk.clone(),
     }
 }
 

@@ -9,21 +9,24 @@
 //! beside the log, so that the flush of a large file delays no group.
 
 use crate::disks::OpenedDisk;
+use crate::status::DiskStatus;
 use crate::worker_command::WorkerCommand;
 use shoal_disk::DiskFolder;
+use shoal_engine::latency::LatencyHistogram;
 use shoal_net::{Handle, UndeliveredCommand};
 use shoal_node::{
-    CheckpointEffect, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews, WorkerLog,
+    CheckpointEffect, CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews,
+    WorkerLog,
 };
 use shoal_types::WorkerPlace;
-use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, perform};
+use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, checkpoint_name, perform};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 /// How soon a file is made again for which there was no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -41,11 +44,30 @@ enum DiskRequest {
     End,
 }
 
+/// What the log thread has measured.
+#[derive(Debug, Clone, Copy, Default)]
+struct DiskFigures {
+    flushes: LatencyHistogram,
+    flush_max: Duration,
+    log_bytes: u64,
+    is_full: bool,
+    /// When the last checkpoint was written.
+    checkpoint: Option<SystemTime>,
+    checkpoint_bytes: u64,
+}
+
 /// What a worker has not taken.
 struct DiskNews {
     news: Mutex<Vec<LogNews>>,
     /// A command is on its way that has the worker take them.
     is_announced: AtomicBool,
+    figures: Mutex<DiskFigures>,
+}
+
+impl DiskNews {
+    fn figures(&self) -> MutexGuard<'_, DiskFigures> {
+        self.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The disk, as its worker uses it. Its threads have ended, and its folder is free, when it is dropped.
@@ -53,6 +75,8 @@ pub(crate) struct WorkerDisk {
     requests: Sender<DiskRequest>,
     news: Arc<DiskNews>,
     thread: Option<JoinHandle<()>>,
+    /// To ask for the room on the disk.
+    folder: DiskFolder,
 }
 
 impl Drop for WorkerDisk {
@@ -81,10 +105,12 @@ impl WorkerDisk {
         disk: OpenedDisk,
         worker_hosts: Handle<WorkerCommand>,
     ) -> std::io::Result<WorkerDisk> {
-        let OpenedDisk { folder, identity, log, effects, .. } = disk;
+        let OpenedDisk { folder, identity, log, effects, checkpoint, .. } = disk;
         let (requests, inbox) = channel();
-        let news =
-            Arc::new(DiskNews { news: Mutex::default(), is_announced: AtomicBool::new(false) });
+        let figures = Mutex::new(begin_figures(&folder, &log, checkpoint));
+        let is_announced = AtomicBool::new(false);
+        let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
+        let viewed = folder.another();
         let (checkpoints, checkpointer) =
             start_checkpoints(place, folder.another(), requests.clone())?;
         let thread = DiskThread {
@@ -102,7 +128,7 @@ impl WorkerDisk {
         let WorkerPlace { node, worker } = place;
         let name = format!("{node}-log-{}", worker.0);
         let thread = thread::Builder::new().name(name).spawn(move || thread.run(&inbox))?;
-        Ok(WorkerDisk { requests, news, thread: Some(thread) })
+        Ok(WorkerDisk { requests, news, thread: Some(thread), folder: viewed })
     }
 
     /// Appends records to the log.
@@ -120,11 +146,40 @@ impl WorkerDisk {
         let _ = self.requests.send(request);
     }
 
+    /// What the status of the worker says of its disk.
+    pub(crate) fn status(&self) -> DiskStatus {
+        let DiskFigures { flushes, flush_max, log_bytes, is_full, checkpoint, checkpoint_bytes } =
+            *self.news.figures();
+        // A clock that was set back since makes it new.
+        let age = |at: SystemTime| SystemTime::now().duration_since(at).unwrap_or_default();
+        DiskStatus {
+            flushes: ("flush", flushes).into(),
+            flush_max_ns: flush_max.as_nanos() as u64,
+            log_bytes,
+            is_full,
+            checkpoint_age_ms: checkpoint.map(|at| age(at).as_millis() as u64),
+            checkpoint_bytes,
+            free_bytes: self.folder.free_bytes().ok(),
+        }
+    }
+
     /// What has happened since the last call.
     pub(crate) fn take_news(&self) -> Vec<LogNews> {
         // In this order: what comes later is announced again.
         self.news.is_announced.store(false, Ordering::Release);
         std::mem::take(&mut *self.news.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// What is known before anything is written: the checkpoint that was opened is as old as its file.
+fn begin_figures(folder: &DiskFolder, log: &WorkerLog, checkpoint: Option<u64>) -> DiskFigures {
+    let file = checkpoint.map(|number| folder.path().join(checkpoint_name(number)));
+    let file = file.and_then(|path| std::fs::metadata(path).ok());
+    DiskFigures {
+        log_bytes: log.bytes(),
+        checkpoint: file.as_ref().and_then(|it| it.modified().ok()),
+        checkpoint_bytes: file.map_or(0, |it| it.len()),
+        ..DiskFigures::default()
     }
 }
 
@@ -217,7 +272,14 @@ impl DiskThread {
             DiskRequest::Checkpoint(step) => {
                 self.log.checkpoint_step(self.identity, step, &mut effects);
             }
-            DiskRequest::Done(event) => self.log.step(event, &mut effects),
+            DiskRequest::Done(event) => {
+                if let DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) = event {
+                    let mut figures = self.news.figures();
+                    (figures.checkpoint, figures.checkpoint_bytes) =
+                        (Some(SystemTime::now()), bytes);
+                }
+                self.log.step(event, &mut effects);
+            }
             DiskRequest::End => {}
         }
         self.effects.extend(effects);
@@ -244,10 +306,23 @@ impl DiskThread {
                 }));
             }
             Some(DiskEffect::Log(effect)) => {
+                let began = Instant::now();
                 let event = perform(&mut self.folder, &effect);
+                let took = began.elapsed();
                 self.step(DiskEvent::Log(event));
+                self.note(matches!(effect, LogEffect::Flush { .. }).then_some(took));
             }
         }
+    }
+
+    /// Notes what the status says, with the time that a flush took.
+    fn note(&self, flush: Option<Duration>) {
+        let mut figures = self.news.figures();
+        if let Some(took) = flush {
+            figures.flushes.add(took.as_nanos() as u64);
+            figures.flush_max = figures.flush_max.max(took);
+        }
+        (figures.log_bytes, figures.is_full) = (self.log.bytes(), self.log.is_full());
     }
 
     /// Has the worker take what has happened.

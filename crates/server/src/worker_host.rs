@@ -126,6 +126,7 @@ impl<E: Engine> WorkerHost<E> {
             stores: &self.stores,
             peers: &self.peers,
             malformed: self.malformed,
+            disk: self.disk.as_ref().map(WorkerDisk::status),
         }
     }
 
@@ -268,7 +269,8 @@ impl<E: Engine> WorkerHost<E> {
         if told != file {
             tracing::error!(
                 node = %self.node, ?told, ?file,
-                "the cluster gives another name to this node's number than its topology file does: it ends; write the file                  anew, with `shoal nodes topology`"
+                "the cluster gives another name to this node's number than its topology file does: it ends; write the file \
+                 anew, with `shoal nodes topology`"
             );
             return out.stop();
         }

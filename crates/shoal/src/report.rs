@@ -5,6 +5,7 @@ use crate::{ask, loss_sentence};
 use serde::Serialize;
 use shoal_bench::MeasuredCluster;
 use shoal_cluster::topology::{Node, Topology};
+use shoal_engine::latency::quantile_s;
 use shoal_net::SystemClock;
 use shoal_net::client::Access;
 use shoal_server::{
@@ -13,6 +14,7 @@ use shoal_server::{
 use shoal_types::{Counted, CountedStage, NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tokio::runtime::Runtime;
 
 /// The status of each node of a cluster, or why there is none.
@@ -205,9 +207,43 @@ impl StatusReport {
         let identities: BTreeSet<&str> = identities.collect();
         let head: String =
             identities.iter().map(|cluster| format!("cluster {cluster}\n")).collect();
-        let tables = [Some(self.nodes_text()), self.engine_text(), Some(self.shards_text())];
+        let tables = [
+            Some(self.nodes_text()),
+            self.disks_text(),
+            self.engine_text(),
+            Some(self.shards_text()),
+        ];
         let tables: Vec<String> = tables.into_iter().flatten().collect();
         format!("{head}{}", tables.join("\n\n"))
+    }
+
+    /// The log and the checkpoints of each node's first worker, where the cluster has them.
+    fn disks_text(&self) -> Option<String> {
+        let heads =
+            ["node", "log", "size", "flush p50", "p99", "longest", "checkpoint", "size", "free"];
+        let disks =
+            self.nodes.iter().flatten().filter_map(|node| Some((node, node.disk.as_ref()?)));
+        let none = || "–".to_owned();
+        let rows = disks.map(|(node, disk)| {
+            let quantile = |part| quantile_s(&disk.flushes.counts, part);
+            let flush = |part| quantile(part).map_or_else(none, words::seconds);
+            let age = disk.checkpoint_age_ms.map(|ms| Duration::from_millis(ms).as_secs_f64());
+            let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
+            let is_full = if disk.is_full { "full, " } else { "" };
+            vec![
+                node.name.clone(),
+                node.durability.clone(),
+                mib(disk.log_bytes),
+                flush(0.5),
+                flush(0.99),
+                words::seconds(disk.flush_max_ns as f64 / 1e9),
+                age.map_or_else(none, |s| format!("{} ago", words::seconds(s))),
+                age.map_or_else(none, |_| mib(disk.checkpoint_bytes)),
+                disk.free_bytes.map_or_else(none, |bytes| format!("{is_full}{}", mib(bytes))),
+            ]
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        (!rows.is_empty()).then(|| tables(&heads, rows.into_iter()))
     }
 
     /// What the engine reports for each node, if it does.
@@ -408,7 +444,8 @@ pub fn led_by(leaders: &BTreeMap<u32, u32>, node: NodeId) -> String {
 mod tests {
     use super::*;
     use crate::terminal::COLUMNS_MAX;
-    use shoal_server::{NodeColumnStatus, StreamStatus};
+    use shoal_engine::latency::BUCKETS;
+    use shoal_server::{DiskStatus, LatencyStatus, NodeColumnStatus, StreamStatus};
 
     fn node(number: u32, leading: bool) -> Result<NodeStatus, String> {
         let stream = StreamStatus { leading, ..StreamStatus::default() };
@@ -451,6 +488,34 @@ mod tests {
             assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
         }
         assert!(text.contains("-123.5 ± 1.0 ms") && text.contains("12345 MiB"), "{text}");
+    }
+
+    #[test]
+    fn nodes_with_disks_have_a_table_of_them() {
+        let mut report = whole();
+        assert!(!report.text().contains("checkpoint"));
+        for node in report.nodes.iter_mut().flatten() {
+            let mut counts = vec![0; BUCKETS];
+            counts[5] = 1_000;
+            let flushes = LatencyStatus { counts, ..LatencyStatus::default() };
+            node.durability = "fsync".to_owned();
+            node.disk = Some(DiskStatus {
+                flushes,
+                flush_max_ns: 12_300_000,
+                log_bytes: 123 << 20,
+                is_full: true,
+                checkpoint_age_ms: Some(90_000),
+                checkpoint_bytes: 45_678 << 20,
+                free_bytes: Some(1_234_567 << 20),
+            });
+        }
+        let text = report.text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= COLUMNS_MAX, "too wide: {line}\n{text}");
+        }
+        for word in ["fsync", "123 MiB", "12.3 ms", "45678 MiB", "full, 1234567 MiB", " ago"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
     }
 
     #[test]

@@ -293,14 +293,17 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("seal-open", TIGA_PLANTED),
     ("read-unstable", TIGA_PLANTED),
     ("read-over-ready", TIGA_PLANTED),
+    ("blind-write-without-history", TIGA_PLANTED),
     ("snapshot-without-changes", TIGA_SNAPSHOT),
     ("snapshot-without-records", TIGA_SNAPSHOT),
     ("small-epsilon", "engines/tiga/tests/protocol/clocks.rs"),
     ("keep-revoked", TIGA_DISTANCES),
+    ("drop-what-is-over", TIGA_DISTANCES),
     ("digest-without-history", "engines/tiga/tests/protocol/scripts.rs"),
     ("forget-tentative", TIGA_RECOVERY),
     ("forget-imports", TIGA_RECOVERY),
     ("refuse-before-record", TIGA_RECOVERY),
+    ("settle-by-former-leader", TIGA_RECOVERY),
 ];
 
 const TIGA_PLANTED: &str = "engines/tiga/tests/protocol/planted.rs";

@@ -597,25 +597,26 @@ impl<E: Subject> PreparedRun<E> {
         let end = self.simulation.now() + CATCH_UP_PATIENCE;
         loop {
             self.simulation.run_until(self.simulation.now() + pause)?;
-            let Err(what) = self.compare() else {
+            let Err((rule, what)) = self.compare() else {
                 // Workers collect garbage on their own, and such a transaction may be open (two_phase_commit
                 // 420).
                 return self.wait("liveness", PATIENCE);
             };
             if self.simulation.now() >= end {
-                return Err(Violation::new("replicas", self.simulation.now(), what));
+                return Err(Violation::new(rule, self.simulation.now(), what));
             }
             // A replica that was cut off for long may lack thousands of entries.
             pause *= 2;
         }
     }
 
-    fn compare(&self) -> Result<(), String> {
-        let Some(checks) =
-            self.simulation.checks().filter(|_| E::PROTOCOL.info().replicates_shards)
-        else {
+    /// Whether replicas have the same, and what the engine has comes to when nothing is under way.
+    fn compare(&self) -> Result<(), (&'static str, String)> {
+        let Some(checks) = self.simulation.checks() else { return Ok(()) };
+        checks.agree()?;
+        if !E::PROTOCOL.info().replicates_shards {
             return Ok(());
-        };
+        }
         let store = |node: NodeId, shard| self.simulation.store(node, shard);
         let holders = |shard| self.simulation.holders(shard);
         let gone = |node| self.simulation.is_gone(node);
@@ -623,9 +624,11 @@ impl<E: Subject> PreparedRun<E> {
         let rolled_back = |shard, stamp: &shoal_types::Stamp| checks.is_rolled_back(shard, stamp);
         let topology = self.simulation.truth_topology();
         if self.replaces && !self.simulation.are_replicas_full() {
-            return Err("a replica has no copy of its shard yet".to_owned());
+            return Err(("replicas", "a replica has no copy of its shard yet".to_owned()));
         }
-        replicas::check(&topology, installed, lost, holders, store, gone, rolled_back)
+        let verdict =
+            replicas::check(&topology, installed, lost, holders, store, gone, rolled_back);
+        verdict.map_err(|what| ("replicas", what))
     }
 
     fn judge(&mut self) -> Result<(), Violation> {

@@ -24,12 +24,14 @@ pub enum Division {
 }
 
 /// How the table of this name is distributed where its workload does not know the shards. Warehouses of TPC-C stay together, and each
-/// shard has the items; rows of other workloads are by themselves.
+/// shard has the items; so do the rows of a subscriber of TATP. Rows of other workloads are by themselves.
 pub fn unplaced_division(table: &str) -> Division {
     match table {
         "tpcc.item" => Division::Everywhere,
         // The key of every other table begins with a warehouse.
         _ if table.starts_with("tpcc.") => Division::ByPrefix(size_of::<u16>()),
+        // With a subscriber.
+        _ if table.starts_with("tatp.") => Division::ByPrefix(size_of::<u32>()),
         _ => Division::ByKey,
     }
 }
@@ -41,6 +43,16 @@ pub fn granule_bytes(table: &str) -> Option<usize> {
         "tpcc.item" => None,
         "tpcc.warehouse" | "tpcc.stock" => Some(size_of::<u16>()),
         _ => table.starts_with("tpcc.").then_some(size_of::<u16>() + size_of::<u8>()),
+    }
+}
+
+/// The table whose rows move together with those of the table of this name that belong to the same object, if there is another
+/// one: the accounts of SmallBank have a row in two tables, and the subscribers of TATP rows in four.
+pub fn family(table: &str) -> Option<&'static str> {
+    match table {
+        "small_bank.checking" => Some("small_bank.savings"),
+        "tatp.access" | "tatp.facilities" | "tatp.forwardings" => Some("tatp.subscribers"),
+        _ => None,
     }
 }
 

@@ -35,7 +35,10 @@ pub fn contribution(
 /// Whether all that a part reads is decided.
 fn is_decided(part: &Part, rows: &Rows) -> bool {
     part.reads.iter().all(|key| rows.is_decided(key.table, &key.key))
-        && part.ranges.iter().all(|range| rows.is_range_decided(range.resource()))
+        && part
+            .ranges
+            .iter()
+            .all(|range| rows.is_range_decided(range.table, range.granule.as_deref()))
 }
 
 /// What a procedure reads on this shard.
@@ -90,7 +93,7 @@ fn verdict(part: &Part, rows: &Rows) -> Result<()> {
     }
     let ranges = part.ranges.iter().filter(|range| range.reads);
     for (range, version) in ranges.zip(&part.certificate.ranges) {
-        if rows.range(range.resource()).version != *version {
+        if rows.range_version(range.table, range.granule.as_deref()) != *version {
             let table = range.table;
             return Err(Aborted::from(Conflict::RangeChanged { table }).into());
         }

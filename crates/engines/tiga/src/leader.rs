@@ -100,7 +100,7 @@ impl Replica {
             && !step.options.bugs.has(TigaPlantedBug::TrustFarClock);
         let times = ArrivalTimes { sent, arrived: step.arrived };
         if is_far || self.is_refused(id) || transaction.parts.iter().any(is_old) {
-            let refusal = Refusal { id, oldest: transaction.oldest };
+            let refusal = Refusal { id, oldest: transaction.oldest, t };
             return self.refuse(step, refusal, None, times);
         }
         let t = self.raised(step, t, &work);
@@ -194,11 +194,11 @@ impl Replica {
         if self.serves().is_none() || !step.view.hear(shard, ballot) {
             return;
         }
-        let Some((_, waiting)) = self.queue.get(id) else { return };
+        let Some((Stamp { t, .. }, waiting)) = self.queue.get(id) else { return };
         if !waiting.needs_agreement() {
             return;
         }
-        let refusal = Refusal { id, oldest: waiting.work.transaction.oldest };
+        let refusal = Refusal { id, oldest: waiting.work.transaction.oldest, t };
         self.queue.remove(id);
         self.refuse(step, refusal, None, ArrivalTimes::default());
     }
@@ -238,7 +238,7 @@ impl Replica {
             return step.send_to_leader(shard, gone_at(id, self.shard, own));
         }
         if named < own || self.is_refused(id) {
-            let refusal = Refusal { id, oldest: 0 };
+            let refusal = Refusal { id, oldest: 0, t };
             return self.refuse(step, refusal, Some(shard), ArrivalTimes::default());
         }
         if again {
@@ -455,7 +455,7 @@ impl Replica {
     ) -> (Record, History) {
         let Execution { outcome, writes, exchanged } = self.run_body(step, waiting);
         let work = &waiting.work;
-        let history = history(&self.ledger, &self.tentative, stamp, work);
+        let history = history(step, &self.ledger, &self.tentative, stamp, work);
         let digest = match step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {
             true => work.digester(stamp.t).finish(),
             false => history.digest,
@@ -593,9 +593,14 @@ impl Replica {
             }
         }
         for (to, ids) in decided {
-            let message = Message::Settled { ids, to, shard: self.shard, again: false };
-            step.send_to_leader(to, message);
+            self.send_settled(step, to, ids, false);
         }
+    }
+
+    fn send_settled(&self, step: &mut Step<'_>, to: ShardId, ids: Vec<TransactionId>, again: bool) {
+        let Some(ballot) = self.serves() else { return };
+        let message = Message::Settled { ids, to, shard: self.shard, ballot, again };
+        step.send_to_leader(to, message);
     }
 
     fn settle(&mut self, id: TransactionId, shard: ShardId) {
@@ -606,17 +611,21 @@ impl Replica {
         }
     }
 
-    /// Another participant has decided these.
+    /// Another participant has decided these, as its leader under this ballot says.
     pub fn settled(
         &mut self,
         step: &mut Step<'_>,
         ids: &[TransactionId],
         shard: ShardId,
+        ballot: Ballot,
         again: bool,
     ) {
-        if self.serves().is_none() {
+        let trusts_all = step.options.bugs.has(TigaPlantedBug::SettleByFormerLeader);
+        let Some(own) = self.serves() else { return };
+        if !step.view.hear(shard, ballot) && !trusts_all {
             return;
         }
+        let is_current = step.has_lease && own == step.view.known(self.shard);
         let mut known = Vec::new();
         for id in ids {
             if self.ledger.unsettled.contains_key(id) {
@@ -624,15 +633,13 @@ impl Replica {
             } else if self.ledger.is_undecided(*id) || self.queue.get(*id).is_some() {
                 let leading = self.leading.as_mut().expect("serves");
                 leading.settled_early.entry(*id).or_default().insert(shard);
-            } else {
-                // It is decided and forgotten here.
+            } else if is_current || trusts_all {
+                // It is decided and forgotten here. A leader that another may have replaced does not know what that one has.
                 known.push(*id);
             }
         }
         if again && !known.is_empty() {
-            let message =
-                Message::Settled { ids: known, to: shard, shard: self.shard, again: false };
-            step.send_to_leader(shard, message);
+            self.send_settled(step, shard, known, false);
         }
     }
 
@@ -681,8 +688,7 @@ impl Replica {
             }
         }
         for (to, ids) in open {
-            let message = Message::Settled { ids, to, shard: self.shard, again: true };
-            step.send_to_leader(to, message);
+            self.send_settled(step, to, ids, true);
         }
     }
 

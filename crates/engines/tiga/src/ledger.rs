@@ -10,21 +10,25 @@ use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// What is kept of one coordinator's transactions for its questions: records, and the numbers of those that were refused.
+/// What is kept of one coordinator's transactions: records, for its questions; and the numbers of those that were refused, for
+/// recoveries, too.
 #[derive(Debug, Default)]
 pub(crate) struct Coordinated {
     pub(crate) oldest: u64,
     pub(crate) records: BTreeMap<u64, Arc<Record>>,
-    pub(crate) refused: BTreeSet<u64>,
+    /// Each with the timestamp at which it was voted for at the latest. Until that is sealed, voters may have it in their lists.
+    pub(crate) refused: BTreeMap<u64, Time>,
 }
 
 impl Coordinated {
-    /// Transactions before `oldest` are over.
-    fn advance(&mut self, oldest: u64) {
+    /// Transactions before `oldest` are over, and what stands at or below the seal is in the log or never comes.
+    fn advance(&mut self, oldest: u64, seal: Time) {
         if oldest > self.oldest {
             self.oldest = oldest;
             self.records = self.records.split_off(&oldest);
-            self.refused = self.refused.split_off(&oldest);
+            let not_over = self.refused.split_off(&oldest);
+            self.refused.retain(|_, t| *t > seal);
+            self.refused.extend(not_over);
         }
     }
 }
@@ -168,14 +172,14 @@ impl Ledger {
             self.unsettled.insert(id, Unsettled { record: Arc::clone(record), waits_for });
         }
         let of = self.coordinated.entry((id.node, id.worker)).or_default();
-        of.advance(record.transaction.oldest);
+        of.advance(record.transaction.oldest, self.seal);
         if id.sequence >= of.oldest {
             of.records.insert(id.sequence, Arc::clone(record));
         }
     }
 
     fn decide_refusal(&mut self, refusal: &Refusal) {
-        let Refusal { id, oldest } = *refusal;
+        let Refusal { id, oldest, t } = *refusal;
         assert!(
             self.record(id).is_none(),
             "{id} stands in the log of {} and is refused",
@@ -183,17 +187,17 @@ impl Ledger {
         );
         self.recorded.remove(&id);
         let of = self.coordinated.entry((id.node, id.worker)).or_default();
-        of.advance(oldest);
-        if id.sequence >= of.oldest {
-            of.refused.insert(id.sequence);
+        of.advance(oldest, self.seal);
+        if id.sequence >= of.oldest || t > self.seal {
+            of.refused.insert(id.sequence, t);
         }
     }
 
-    /// Whether a decided entry refuses a transaction whose coordinator has not said that it is over (rule T21).
+    /// Whether a decided entry refuses a transaction that is not both over and sealed (rule T21).
     #[must_use]
     pub fn is_refused(&self, id: TransactionId) -> bool {
         let of = self.coordinated.get(&(id.node, id.worker));
-        of.is_some_and(|of| of.refused.contains(&id.sequence))
+        of.is_some_and(|of| of.refused.contains_key(&id.sequence))
     }
 
     fn advance_seal(&mut self, seal: Time) {
@@ -214,7 +218,7 @@ impl Ledger {
         &mut self,
         of: (NodeId, WorkerId),
         oldest: u64,
-        refused: BTreeSet<u64>,
+        refused: BTreeMap<u64, Time>,
     ) {
         self.coordinated.insert(of, Coordinated { oldest, records: BTreeMap::new(), refused });
     }

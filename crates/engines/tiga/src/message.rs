@@ -3,6 +3,7 @@
 use crate::digest::Digest;
 use crate::part_reads::PartReads;
 use crate::record::{Item, TentativeList};
+use crate::stamp::Stamp;
 use crate::transaction::Transaction;
 use bytes::Bytes;
 use shoal_engine::TransactionId;
@@ -154,7 +155,7 @@ pub enum Message {
         /// What it reads on the sender's shard, or whether what it certifies there is so.
         contribution: Result<PartReads, Error>,
         /// What stands in front of it on the sender's shard, conflicts with it, and is not decided (rule T23).
-        in_front: Vec<Digest>,
+        in_front: Vec<Stamp>,
     },
     /// Leader to a leader that has proposed it: send the transaction.
     #[coded(tag = 5)]
@@ -176,6 +177,8 @@ pub enum Message {
         /// The shard of the sender.
         #[coded(short)]
         shard: ShardId,
+        /// The ballot of the sender: what a leader says that another has replaced does not count.
+        ballot: Ballot,
         /// Whether this is a repetition, which asks for an answer.
         again: bool,
     },

@@ -406,9 +406,9 @@ fn receive(
                 replica.wanted(step, from, id);
             }
         }
-        Message::Settled { ids, to, shard, again } => {
+        Message::Settled { ids, to, shard, ballot, again } => {
             if let Some(replica) = replicas.get_mut(&to) {
-                replica.settled(step, &ids, shard, again);
+                replica.settled(step, &ids, shard, ballot, again);
             }
         }
         Message::ListWanted { shard, ballot } => {

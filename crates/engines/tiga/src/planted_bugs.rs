@@ -41,6 +41,12 @@ pub enum TigaPlantedBug {
     AskBeforeRecord,
     /// A leader says that it does not take a transaction, and writes that into no log (T21).
     RefuseBeforeRecord,
+    /// A recovery drops what its coordinator, or a later process of that node, has said to be over (T7).
+    DropWhatIsOver,
+    /// A leader that another has replaced says what is decided on its shard (T20).
+    SettleByFormerLeader,
+    /// A digest does not cover the writers of what the transaction writes without reading it (T4).
+    BlindWriteWithoutHistory,
     /// Voters vote before they have accepted a final record (T17).
     VoteBeforeFinal,
     /// What is certified may rest on rows that are not decided (T18).

@@ -56,7 +56,7 @@ impl Replica {
                 && is_ready_awaited(step, &record.transaction, self.shard)
                 && (!keeps || record.transaction.exchanges())
                 && other.is_some_and(|other| index.rivals(&other.locks).next().is_some())
-                && !record.names(self.shard, candidate.digest)
+                && !record.names(self.shard, candidate.stamp())
         })
     }
 }

@@ -1,7 +1,6 @@
 //! The transactions that wait at a replica, by their stamps: a follower releases what is due and has nothing conflicting in
 //! front of it; a leader agrees with others first.
 
-use crate::digest::Digest;
 use crate::locks::{Lock, LockIndex};
 use crate::message::Message;
 use crate::part_reads::PartReads;
@@ -35,7 +34,7 @@ pub struct Readiness {
     /// What is read on that shard, or whether what is certified there is so.
     pub contribution: Result<PartReads, Error>,
     /// What stands in front of it on that shard, conflicts with it, and is not decided (rule T23).
-    pub in_front: Vec<Digest>,
+    pub in_front: Vec<Stamp>,
 }
 
 impl Readiness {

@@ -12,7 +12,6 @@
 //! ```
 
 use crate::clock_agreement::is_ready_awaited;
-use crate::digest::range_resource;
 use crate::leading::DeferredReads;
 use crate::locks::Lock;
 use crate::message::{Found, Message, Read};
@@ -112,9 +111,7 @@ fn locks(tables: &TableMap, shard: ShardId, reads: &[Read]) -> Vec<Lock> {
 fn is_decided(rows: &Rows, read: &Read) -> bool {
     match read {
         Read::Key { table, key } => rows.is_decided(*table, key),
-        Read::Range { table, granule, .. } => {
-            rows.is_range_decided(range_resource(*table, granule.as_deref()))
-        }
+        Read::Range { table, granule, .. } => rows.is_range_decided(*table, granule.as_deref()),
     }
 }
 
@@ -142,10 +139,7 @@ fn find(rows: &Rows, read: &Read) -> Found {
                 true => OperationResult::Page(found),
                 false => OperationResult::Rows(found),
             };
-            Found {
-                result,
-                version: rows.range(range_resource(*table, granule.as_deref())).version,
-            }
+            Found { result, version: rows.range_version(*table, granule.as_deref()) }
         }
     }
 }

@@ -28,8 +28,9 @@ pub struct Promise {
     /// The participant.
     #[coded(short)]
     pub shard: ShardId,
-    /// What stood there in front of the transaction, conflicted with it, and was not decided.
-    pub in_front: Vec<Digest>,
+    /// What stood there in front of the transaction, conflicted with it, and was not decided. Named by stamps: what is kept by a
+    /// recovery is executed again, and what its digest covers may have been dropped meanwhile.
+    pub in_front: Vec<Stamp>,
 }
 
 /// A released transaction.
@@ -67,11 +68,11 @@ impl Record {
         self.transaction.id
     }
 
-    /// Whether the leader of a shard has said that what has this digest stands in front of it there.
+    /// Whether the leader of a shard has said that this stands in front of it there.
     #[must_use]
-    pub fn names(&self, shard: ShardId, digest: Digest) -> bool {
+    pub fn names(&self, shard: ShardId, stamp: Stamp) -> bool {
         let mut of_shard = self.promises.iter().filter(|promise| promise.shard == shard);
-        of_shard.any(|promise| promise.in_front.contains(&digest))
+        of_shard.any(|promise| promise.in_front.contains(&stamp))
     }
 
     /// What the shard at this place has contributed, as far as others need it.
@@ -133,6 +134,8 @@ pub struct Refusal {
     /// Older ones of its coordinator are over, as the transaction says; 0 where only its name is known.
     #[coded(short)]
     pub oldest: u64,
+    /// No replica of the shard has voted for it at a later timestamp.
+    pub t: Time,
 }
 
 /// An entry of a shard's log.

@@ -136,11 +136,12 @@ impl Replica {
         }
         let least = Quorums::candidate(base.voters.len(), lists.len());
         let found = counted.into_values().filter(|(count, _)| *count >= least);
-        // What is refused stays so (rule T21), and what is over and not in the log was not committed: its coordinator says so
-        // once all participants have it decided. What a recovery has kept may still come behind the transaction that says so.
+        // What is refused stays so (rule T21). What is over may come: a new process of its coordinator does not know what the
+        // one before has acknowledged by votes alone.
+        let drops_over = step.options.bugs.has(TigaPlantedBug::DropWhatIsOver);
         let may_come = |candidate: &Candidate| {
             let id = candidate.transaction.id;
-            !self.ledger.is_refused(id) && !self.ledger.is_over(id)
+            !self.ledger.is_refused(id) && !(drops_over && self.ledger.is_over(id))
         };
         let found = found.map(|(_, candidate)| candidate.clone()).filter(may_come);
         let by_timestamp = step.options.bugs.has(TigaPlantedBug::KeepByTimestamp);

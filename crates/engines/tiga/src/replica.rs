@@ -114,13 +114,15 @@ impl Replica {
         let Some(work) = Work::new(transaction, self.shard) else { return };
         let (id, ballot) = (transaction.id, work.part().ballot);
         let is_ours = ballot == self.promised && self.may_vote(step);
+        // The first time it comes from its coordinator, with the timestamp that all followers vote at, if they vote for it.
+        let is_first = sent != Time::ZERO;
         let is_known = self.queue.get(id).is_some()
             || self.tentative.get(id).is_some()
             || self.ledger.record(id).is_some()
             || self.ledger.is_refused(id)
             || self.ledger.is_over(id);
         let is_far = t > step.clock + step.options.ahead_max;
-        if !is_ours || is_known || is_far || !step.is_accurate {
+        if !is_ours || !is_first || is_known || is_far || !step.is_accurate {
             return;
         }
         let is_late = t < self.least_accepted(step, &work);
@@ -160,7 +162,7 @@ impl Replica {
         let Some(waiting) = self.queue.remove(stamp.id) else { return };
         let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
-        let history = history(&self.ledger, &self.tentative, stamp, &work);
+        let history = history(step, &self.ledger, &self.tentative, stamp, &work);
         let (is_voted, waits_for) = (false, None);
         self.tentative.insert(Tentative { stamp, work, history, is_voted, waits_for, times });
         self.try_vote(step, stamp);
@@ -175,7 +177,7 @@ impl Replica {
         let Some(tentative) = self.tentative.get(stamp.id).filter(|it| !it.is_voted) else {
             return;
         };
-        let mut history = history(&self.ledger, &self.tentative, stamp, &tentative.work);
+        let mut history = history(step, &self.ledger, &self.tentative, stamp, &tentative.work);
         let mut predecessors = history.predecessors.iter();
         let open = predecessors.find(|before| self.tentative.is_open(before)).cloned();
         if let Some(open) = open

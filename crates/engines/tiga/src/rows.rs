@@ -9,7 +9,7 @@
 //! Each row has the digest of the transaction that declared it last as written, and the version that its value has: a
 //! transaction that changes nothing in the end leaves the version, and not the digest.
 
-use crate::digest::{Digest, Resource, granule_resource, table_resource};
+use crate::digest::{Digest, Resource, granule_resource, range_resource, table_resource};
 use crate::record::{Record, Write};
 use crate::transaction::{Part, Predecessor};
 use bytes::Bytes;
@@ -199,10 +199,27 @@ impl Rows {
         state
     }
 
-    /// Whether all that was written in a granule or a table is decided.
+    /// The version of what a scan of a granule finds, or of the whole table where that is `None`. It changes with each value that
+    /// is written there, also by what writes a range that no granule holds.
     #[must_use]
-    pub fn is_range_decided(&self, resource: Resource) -> bool {
-        self.undecided_ranges.get(&resource).is_none()
+    pub fn range_version(&self, table: TableId, granule: Option<&[u8]>) -> u64 {
+        let version = self.range(range_resource(table, granule)).version;
+        match granule.is_some() && self.has_range_writers {
+            true => {
+                let writers = self.range(table_resource(table)).range_writers;
+                version.wrapping_add(writers.version())
+            }
+            false => version,
+        }
+    }
+
+    /// Whether all that was written in a granule, or in a table where that is `None`, is decided.
+    #[must_use]
+    pub fn is_range_decided(&self, table: TableId, granule: Option<&[u8]>) -> bool {
+        let writes_all = |range: &UndecidedRange| range.sum.range_writers != Digest::NONE;
+        let of_table = self.undecided_ranges.get(&table_resource(table));
+        self.undecided_ranges.get(&range_resource(table, granule)).is_none()
+            && (granule.is_none() || !of_table.is_some_and(writes_all))
     }
 
     /// The transactions that have written something within a granule or a table and are not decided.
@@ -404,6 +421,41 @@ fn merged<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::transaction::{Body, RangeAccess, Transaction};
+    use shoal_types::{Ballot, NodeId, ShardId, WorkerId};
+    use std::sync::Arc;
+
+    /// What writes a range that no granule holds is seen by scans of each granule: else they would miss rows, and certify.
+    #[test]
+    fn a_granule_changes_with_what_is_written_in_all_of_the_table() {
+        let table = TableId(0);
+        let mut part = Part::new(ShardId(0), Ballot::default());
+        part.ranges.push(RangeAccess { table, granule: None, reads: false, writes: true });
+        let body = Body::Certify;
+        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 1 };
+        let parts = vec![part.clone()];
+        let transaction = Arc::new(Transaction { id, oldest: 0, by_log: false, body, parts });
+        let record = Record {
+            t: Time(1),
+            digest: Digest(7),
+            ballots: Vec::new(),
+            outcome: Ok(Bytes::new()),
+            procedure_writes: Vec::new(),
+            exchanged: Vec::new(),
+            promises: Vec::new(),
+            transaction,
+        };
+        let mut rows = Rows::default();
+        let granule = Some(b"g".as_slice());
+        let before = rows.range_version(table, granule);
+        rows.append(&part, &record, 0);
+        let undecided = rows.range_version(table, granule);
+        assert_ne!(undecided, before);
+        assert!(!rows.is_range_decided(table, granule));
+        rows.decide(&record, 0);
+        assert_eq!(rows.range_version(table, granule), undecided);
+        assert!(rows.is_range_decided(table, granule));
+    }
 
     /// A leader that compared the version of a deleted row before that was dropped, and again after it, came to another
     /// verdict than the one that it had sent: half of a transaction took effect.

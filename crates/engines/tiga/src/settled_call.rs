@@ -29,7 +29,8 @@ impl Replica {
             return false;
         }
         let times = waiting.times;
-        let refusal = Refusal { id: stamp.id, oldest: waiting.work.transaction.oldest };
+        let oldest = waiting.work.transaction.oldest;
+        let refusal = Refusal { id: stamp.id, oldest, t: stamp.t };
         self.queue.remove(stamp.id);
         self.refuse(step, refusal, None, times);
         true

@@ -102,7 +102,7 @@ struct CoordinatorState {
     node: NodeId,
     worker: WorkerId,
     oldest: u64,
-    refused: BTreeSet<u64>,
+    refused: BTreeMap<u64, Time>,
 }
 
 /// A row that was deleted above the seal.

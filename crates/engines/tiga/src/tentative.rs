@@ -5,8 +5,10 @@
 use crate::digest::{Digest, Resource, granule_resource, key_resource, table_resource};
 use crate::ledger::Ledger;
 use crate::locks::{Lock, LockIndex, Mode};
+use crate::planted_bugs::TigaPlantedBug;
 use crate::record::{Candidate, Record};
 use crate::stamp::{ArrivalTimes, Stamp};
+use crate::step::Step;
 use crate::transaction::{History, KeyAccess, Predecessor, Work};
 use shoal_engine::TransactionId;
 use shoal_types::{ShardId, Time};
@@ -199,7 +201,7 @@ impl UndecidedWriters {
 
     fn of(&self, work: &Work) -> Vec<Predecessor> {
         let part = work.part();
-        let keys = part.reads.iter().map(|key| key_resource(key.table, &key.key));
+        let keys = work.keys().map(|key| key_resource(key.table, &key.key));
         let keys = keys.filter_map(|resource| self.keys.get(&resource));
         let mut found: BTreeMap<Stamp, bool> =
             keys.map(|before| (before.stamp, before.is_multi)).collect();
@@ -214,6 +216,7 @@ impl UndecidedWriters {
 /// What a transaction at `stamp` rests on: the log, and the tentative entries with smaller stamps.
 #[must_use]
 pub fn history(
+    step: &Step<'_>,
     ledger: &Ledger,
     tentative: &TentativeEntries,
     stamp: Stamp,
@@ -222,7 +225,9 @@ pub fn history(
     let mut found = Found { ledger, tentative, stamp, predecessors: BTreeMap::new() };
     let mut digester = work.digester(stamp.t);
     let part = work.part();
-    for key in &part.reads {
+    let covers_reads_alone = step.options.bugs.has(TigaPlantedBug::BlindWriteWithoutHistory);
+    let keys = if covers_reads_alone { part.reads.len() } else { usize::MAX };
+    for key in work.keys().take(keys) {
         digester.digest(found.key(key));
     }
     for range in part.ranges.iter().filter(|range| range.reads) {

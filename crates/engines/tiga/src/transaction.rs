@@ -222,6 +222,19 @@ impl Part {
         joined(locks)
     }
 
+    /// The places of the keys that are written and not read. Keys that are both stand in the same order mostly.
+    fn blind_writes(&self) -> Vec<u32> {
+        let (mut next, mut blind) = (0, Vec::new());
+        for (place, key) in (0..).zip(&self.writes) {
+            let (before, behind) = self.reads.split_at(next);
+            match behind.iter().chain(before).position(|read| read == key) {
+                Some(found) => next = (next + found + 1) % self.reads.len(),
+                None => blind.push(place),
+            }
+        }
+        blind
+    }
+
     /// Whether the key may be read on this shard.
     #[must_use]
     pub fn allows_read(&self, tables: &TableMap, table: TableId, key: &[u8]) -> bool {
@@ -300,6 +313,8 @@ pub struct Work {
     pub place: usize,
     /// What it locks here.
     pub locks: Vec<Lock>,
+    /// The places of the keys that it writes and does not read.
+    blind_writes: Vec<u32>,
 }
 
 impl Work {
@@ -307,8 +322,17 @@ impl Work {
     #[must_use]
     pub fn new(transaction: &Arc<Transaction>, shard: ShardId) -> Option<Work> {
         let place = transaction.place(shard)?;
-        let locks = transaction.parts[place].locks();
-        Some(Work { transaction: Arc::clone(transaction), place, locks })
+        let part = &transaction.parts[place];
+        let (locks, blind_writes) = (part.locks(), part.blind_writes());
+        Some(Work { transaction: Arc::clone(transaction), place, locks, blind_writes })
+    }
+
+    /// The keys that it rests on: those that it reads, and those that it may write. Of a key that is declared as written and not
+    /// written in the end, the value stays that of the writer before.
+    pub fn keys(&self) -> impl Iterator<Item = &KeyAccess> {
+        let part = self.part();
+        let blind = self.blind_writes.iter().map(|place| &part.writes[*place as usize]);
+        part.reads.iter().chain(blind)
     }
 
     /// What it touches here.
@@ -360,4 +384,28 @@ pub struct History {
     pub digest: Digest,
     /// Transactions that it rests on directly and that are not decided there, each once, by stamps.
     pub predecessors: Vec<Predecessor>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_written_and_not_read_are_found_in_any_order() {
+        let key = |byte: u8| KeyAccess {
+            table: TableId(0),
+            key: Bytes::copy_from_slice(&[byte]),
+            granule_bytes: 0,
+        };
+        let blind = |reads: &[u8], writes: &[u8]| {
+            let mut part = Part::new(ShardId(0), Ballot::default());
+            part.reads = reads.iter().map(|byte| key(*byte)).collect();
+            part.writes = writes.iter().map(|byte| key(*byte)).collect();
+            part.blind_writes()
+        };
+        assert_eq!(blind(&[], &[]), []);
+        assert_eq!(blind(&[], &[1, 2]), [0, 1]);
+        assert_eq!(blind(&[1, 2, 3], &[1, 2, 3]), []);
+        assert_eq!(blind(&[1, 2, 3], &[3, 1, 4, 2, 5]), [2, 4]);
+    }
 }

@@ -20,7 +20,7 @@ use shoal_engine::client::REQUESTS_TABLE;
 use shoal_types::transaction::ScanEnd;
 use shoal_types::wire::Coded;
 use shoal_types::{Scan, ShardId, TableId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -69,6 +69,8 @@ pub struct GranuleLayout {
     calls: Option<TableId>,
     /// The id that the next table gets.
     next: TableId,
+    /// The families of which all tables were dropped since the first layout.
+    dropped: BTreeSet<TableId>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,7 +106,8 @@ impl GranuleLayout {
         });
         let calls = topology.tables().iter().find(|table| table.name() == REQUESTS_TABLE);
         let calls = calls.map(|table| table.id());
-        GranuleLayout { tables: layouts.collect(), calls, next: topology.tables().next() }
+        let (next, dropped) = (topology.tables().next(), BTreeSet::new());
+        GranuleLayout { tables: layouts.collect(), calls, next, dropped }
     }
 
     /// The most bytes that a granule may have; `None` for one of the table of requests. That one has the results of a worker's
@@ -115,11 +118,27 @@ impl GranuleLayout {
         (self.calls != Some(granule.family)).then_some(GRANULE_BYTES_MAX)
     }
 
-    /// Tables that were dropped keep their granules.
+    /// Tables that were dropped stay placed: slots may still name their granules.
     pub fn keep_dropped(&mut self, earlier: &GranuleLayout) {
+        self.dropped.clone_from(&earlier.dropped);
         for (table, layout) in &earlier.tables {
-            self.tables.entry(*table).or_insert_with(|| layout.clone());
+            if !self.tables.contains_key(table) {
+                // The first table of a family is dropped last.
+                self.dropped.insert(*table);
+                self.tables.insert(*table, layout.clone());
+            }
         }
+    }
+
+    /// The families of which all tables were dropped since the first layout.
+    pub(crate) fn dropped(&self) -> impl Iterator<Item = TableId> {
+        self.dropped.iter().copied()
+    }
+
+    /// Whether all tables of the family were dropped: nothing uses its granules any more.
+    #[must_use]
+    pub fn is_dropped(&self, family: TableId) -> bool {
+        self.dropped.contains(&family) || self.was_dropped(family)
     }
 
     /// The granule of a key; `None` if there is no such table.
@@ -302,6 +321,17 @@ mod tests {
 
     fn layout(partitioning: Partitioning, granule_bytes: usize) -> GranuleLayout {
         layout_of([("t", TableDefinition::from(partitioning).granule_bytes(granule_bytes))])
+    }
+
+    #[test]
+    fn a_table_that_is_dropped_stays_placed() {
+        let tables = [("t", by_hash(1)), ("u", by_hash(1))];
+        let earlier = layout_of(tables.map(|(name, by)| (name, TableDefinition::from(by))));
+        assert!(!earlier.is_dropped(T) && !earlier.is_dropped(U));
+        let mut later = layout_of([("t", TableDefinition::from(by_hash(1)))]);
+        later.keep_dropped(&earlier);
+        assert!(!later.is_dropped(T) && later.is_dropped(U));
+        assert_eq!(later.granule_of(U, b"key"), earlier.granule_of(U, b"key"));
     }
 
     fn granule(prefix: &'static str) -> GranuleId {

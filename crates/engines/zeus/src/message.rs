@@ -255,6 +255,9 @@ pub struct DirectoryCopy {
     pub is_last: bool,
 }
 
+/// What a record takes beside the name of its granule, about.
+const RECORD_BYTES: usize = 64;
+
 /// A record of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct CopiedRecord {
@@ -270,9 +273,35 @@ pub struct CopiedRecord {
 }
 
 impl MessageBody {
-    /// The bytes of the rows that the message carries.
-    pub(crate) fn bytes_of_rows(&self) -> usize {
+    /// The granule that it is about, if it is one of the ownership protocol.
+    pub(crate) fn granule(&self) -> Option<&GranuleId> {
         match self {
+            MessageBody::Request(request) => Some(&request.granule),
+            MessageBody::Nack { granule, .. }
+            | MessageBody::Val { granule, .. }
+            | MessageBody::Recruit { granule, .. } => Some(granule),
+            MessageBody::Inv(inv) | MessageBody::Ack(OwnershipAck { inv, .. }) => {
+                Some(&inv.granule)
+            }
+            MessageBody::PartRequest(request) | MessageBody::Part { request, .. } => {
+                Some(&request.granule)
+            }
+            MessageBody::ReplicationInv(_)
+            | MessageBody::ReplicationAck { .. }
+            | MessageBody::ReplicationVal { .. }
+            | MessageBody::Replayed
+            | MessageBody::ReplayedHeard
+            | MessageBody::CopyRequest { .. }
+            | MessageBody::Copy(_)
+            | MessageBody::CopyQuery { .. }
+            | MessageBody::CopyDone { .. } => None,
+        }
+    }
+
+    /// The bytes of the rows and records that the message carries.
+    pub(crate) fn bytes_carried(&self) -> usize {
+        match self {
+            MessageBody::Copy(copy) => copy.records.iter().map(CopiedRecord::bytes).sum(),
             MessageBody::Ack(ack) => ack.rows.as_ref().map_or(0, CarriedPart::bytes),
             MessageBody::Part { part, .. } => part.bytes(),
             MessageBody::ReplicationInv(inv) => {
@@ -290,12 +319,19 @@ impl MessageBody {
             | MessageBody::Replayed
             | MessageBody::ReplayedHeard
             | MessageBody::CopyRequest { .. }
-            | MessageBody::Copy(_)
             | MessageBody::CopyQuery { .. }
             | MessageBody::CopyDone { .. }
             | MessageBody::Recruit { .. }
             | MessageBody::PartRequest(_) => 0,
         }
+    }
+}
+
+impl CopiedRecord {
+    /// About as many as it takes: the name of the granule stands in what is pending, too.
+    fn bytes(&self) -> usize {
+        let names = 1 + usize::from(self.pending.is_some());
+        names * (RECORD_BYTES + self.granule.prefix.len())
     }
 }
 

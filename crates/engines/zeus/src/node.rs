@@ -164,11 +164,14 @@ impl ZeusNode {
         self.lease_end = lease_end;
     }
 
-    /// The tables have changed: their granules are placed so from now on. A table keeps its number and its division for ever,
-    /// and those that are dropped stay placed.
-    pub fn place(&mut self, mut placement: Placement) {
+    /// The tables have changed: their granules are placed so from now on. A table keeps its number and its division for ever.
+    /// Those that are dropped stay placed; what the node has of their granules is freed once no slot of them is pending.
+    pub fn place(&mut self, now: Time, mut placement: Placement) {
+        self.now = now;
         placement.layout.keep_dropped(&self.placement.layout);
         self.placement = placement;
+        self.ownership.note_dropped();
+        self.ownership.free_dropped(scope!(self));
     }
 
     /// Where granules have their directories.
@@ -307,6 +310,11 @@ fn is_reached(number: u64) -> bool {
 
 impl ZeusNode {
     fn take(&mut self, from: NodeId, body: MessageBody) {
+        let is_dropped = |granule: &GranuleId| self.placement.layout.is_dropped(granule.family);
+        if body.granule().is_some_and(is_dropped) {
+            // The sender learns of the drop, too: until then, it must not be given the granule as one that is new.
+            return;
+        }
         match body {
             MessageBody::Request(request) => {
                 self.ownership.on_request(scope!(self), from, &request);
@@ -419,6 +427,7 @@ impl ZeusNode {
                 break;
             }
         }
+        self.ownership.free_dropped(scope!(self));
         let ready = self.ownership.take_ready(self.node, self.now, self.options.hold);
         self.ready.extend(ready);
     }

@@ -85,6 +85,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "takes a minute of two cores; ./check long runs it"]
     fn each_rule_is_needed() {
         let shown = PROTOCOL.switches.iter().filter(|switch| switch.found_by != FoundBy::Nothing);
         thread::scope(|scope| {

@@ -1,6 +1,7 @@
 //! A cluster in this process, and a client that sends it frames.
 
 use bytes::Bytes;
+use shoal_client::ClusterOptions;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_engine::client::{ClientReply, ClientRequest, FromClient, ToClient, worker_of};
 use shoal_engine::{ProcedureTransaction, Procedures};
@@ -206,6 +207,15 @@ impl Cluster {
         sender.send(encode(wanted)).await.ok()?;
         let told = tokio::time::timeout(PATIENCE, receiver.receive()).await.ok()?.ok()?;
         Some(decode(&told).expect("a frame"))
+    }
+
+    /// A client of the nodes that run.
+    pub async fn connect_client(&self) -> shoal_client::Cluster {
+        let addresses: Vec<String> =
+            self.running().into_iter().map(|node| self.address(node)).collect();
+        shoal_client::Cluster::connect_with(&addresses, ClusterOptions::default())
+            .await
+            .expect("connected")
     }
 
     async fn connect(&self, node: NodeId, worker: Option<WorkerId>) -> Option<ClientConnection> {

@@ -1,21 +1,13 @@
 //! Clusters that are founded again, and nodes that belong to the one before.
 
 use crate::cluster::{Cluster, until_so};
-use shoal_client::{ClusterId, ClusterOptions, Error, Rejected, Unknown};
+use shoal_client::{ClusterId, Error, Rejected, Unknown};
 use shoal_net::CloseReason;
 use shoal_server::Protocol;
 use shoal_types::{NodeId, ShardId};
 
 fn identity(cluster: Option<ClusterId>) -> ClusterId {
     cluster.expect("a cluster with managers has an identity")
-}
-
-async fn connect(cluster: &Cluster) -> shoal_client::Cluster {
-    let addresses: Vec<String> =
-        cluster.running().into_iter().map(|node| cluster.address(node)).collect();
-    shoal_client::Cluster::connect_with(&addresses, ClusterOptions::default())
-        .await
-        .expect("connected")
 }
 
 async fn count(db: &shoal_client::Cluster) -> Result<i64, Error> {
@@ -33,7 +25,7 @@ fn found_again(cluster: &mut Cluster) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_is_told_that_its_cluster_was_founded_again() {
     let mut cluster = Cluster::start(1, 2, Protocol::Mako);
-    let db = connect(&cluster).await;
+    let db = cluster.connect_client().await;
     for expected in 1..=5 {
         assert_eq!(count(&db).await, Ok(expected));
     }
@@ -49,7 +41,7 @@ async fn a_client_is_told_that_its_cluster_was_founded_again() {
         }
         other => panic!("{other}"),
     };
-    let again = connect(&cluster).await;
+    let again = cluster.connect_client().await;
     assert_eq!(identity(again.identity()), found);
     let wrote = db.transact(async |tx| tx.add(db.table("counters")?, b"key", 1).await).await;
     assert_eq!(wrote, Err(Rejected::FoundedAgain { known, found }.into()));

@@ -13,8 +13,8 @@ use shoal_server::Protocol;
 use shoal_workloads::locality::VoterMoves;
 use shoal_workloads::report::words;
 
-/// As many as the paper has for Voter.
-const NODES: u32 = 3;
+/// As many as the paper has for Voter, and twice as many.
+const NODES: [u32; 2] = [3, 6];
 
 /// Voters of a node that vote, and do not move: few enough to have come to their node before anything is measured.
 const VOTERS: u32 = 1_000;
@@ -53,12 +53,19 @@ fn votes(objects: u32, moves: VoterMoves) -> BenchLoad {
     BenchLoad::Voter(HomesLoad { objects, remote_ppm: 0 }, Some(moves))
 }
 
-/// Nodes that hold replicas of several shards, with so many workers and clients each.
-fn run(workers: u32, clients: u32, moves: VoterMoves) -> ExperimentRun {
+/// So many nodes that hold replicas of several shards, with so many workers and clients each.
+fn run(nodes: u32, workers: u32, clients: u32, moves: VoterMoves) -> ExperimentRun {
     let engine = Protocol::Zeus.options();
     let plan =
-        ClusterPlan { engine, workers, shares_nodes: true, ..ClusterPlan::new(NODES, REPLICAS) };
-    ExperimentRun::on(plan, votes(VOTERS, moves), (NODES * clients) as usize)
+        ClusterPlan { engine, workers, shares_nodes: true, ..ClusterPlan::new(nodes, REPLICAS) };
+    let run = ExperimentRun::on(plan, votes(VOTERS, moves), (nodes * clients) as usize);
+    run.called(format!("{nodes} nodes"))
+}
+
+/// A curve for each number of nodes.
+fn by_nodes(mut rows: impl FnMut(u32) -> Vec<ExperimentRow>) -> Vec<Curve> {
+    let curve = |nodes| Curve { name: format!("zeus, {nodes} nodes"), base: 0, rows: rows(nodes) };
+    NODES.map(curve).into()
 }
 
 /// Three replicas in processes of their own, and clients inside that of this number.
@@ -73,7 +80,7 @@ fn scaled() -> Vec<String> {
     let (voters, moving) = (words::count(VOTERS.into()), words::count(MOVING.into()));
     vec![
         cores(),
-        format!("{NODES} nodes in one process; {voters} voters of each vote, and {moving} more move, instead of a million."),
+        format!("3 and 6 nodes in one process; {voters} voters of each vote, and {moving} more move, instead of a million."),
         "Each node takes voters of the next one without pause, instead of once in a while: so a worker that takes also \
          gives, and arbitrates what others take."
             .to_owned(),
@@ -83,32 +90,27 @@ fn scaled() -> Vec<String> {
 /// Figure 10: moves by themselves.
 pub fn in_bulk() -> Experiment {
     let mut runs = Vec::new();
-    let rows = [1, 16, TOGETHER, 256].map(|together| {
-        let run = run(1, TAKING, taking(TAKING, together)).called(format!("{together} together"));
-        let row = ExperimentRow::at(together).run(add(&mut runs, run));
-        match together {
-            TOGETHER => ExperimentRow {
-                least: vec![(Quantity::MovesPerRequesterSecond(MOVE), MOVES_OF_PAPER)],
-                ..row
+    let moves = Quantity::MovesPerRequesterSecond(MOVE);
+    let curves = by_nodes(|nodes| {
+        let rows = [1, 16, TOGETHER, 256].map(|together| {
+            let run = run(nodes, 1, TAKING, taking(TAKING, together));
+            let words = format!("{}, {together} together", run.words);
+            let row = ExperimentRow::at(together).run(add(&mut runs, run.called(words)));
+            match together {
+                TOGETHER => ExperimentRow { least: vec![(moves, MOVES_OF_PAPER)], ..row }
+                    .published(moves, PublishedNumber::Absolute(MOVES_OF_PAPER)),
+                _ => row,
             }
-            .published(
-                Quantity::MovesPerRequesterSecond(MOVE),
-                PublishedNumber::Absolute(MOVES_OF_PAPER),
-            ),
-            _ => row,
-        }
+        });
+        rows.into()
     });
     let chart = Chart {
         title: "Moves of voters, over how many a transaction takes",
         axis: "voters together",
         unit: "",
-        quantities: vec![
-            Quantity::Moves,
-            Quantity::MovesPerRequesterSecond(MOVE),
-            Quantity::Throughput,
-        ],
+        quantities: vec![Quantity::Moves, moves, Quantity::Throughput],
         plots: Plots::AlongAxisAndTime,
-        curves: vec![Curve { name: "zeus, 3 nodes".to_owned(), base: 0, rows: rows.into() }],
+        curves,
         notes: vec![
             "A transaction writes one row of its client, and so has to own the voters that it reads. The paper says that a \
              thread moves 25,000 objects a second."
@@ -134,14 +136,17 @@ pub fn in_bulk() -> Experiment {
 pub fn beside_votes() -> Experiment {
     let mut runs = Vec::new();
     let vote_rate = Quantity::PerKindSecond(VOTE);
-    let rows = [0, 1, 4].map(|requesters| {
-        let run = run(2, VOTING + requesters, taking(requesters, TOGETHER));
-        let run = run.called(format!("{requesters} clients of each node take voters"));
-        let row = ExperimentRow::at(requesters).run(add(&mut runs, run));
-        match requesters {
-            0 => row,
-            _ => ExperimentRow { kept_min: Some((vote_rate, 0.95)), ..row },
-        }
+    let curves = by_nodes(|nodes| {
+        let rows = [0, 1, 4].map(|requesters| {
+            let run = run(nodes, 2, VOTING + requesters, taking(requesters, TOGETHER));
+            let words = format!("{}, {requesters} clients of each take voters", run.words);
+            let row = ExperimentRow::at(requesters).run(add(&mut runs, run.called(words)));
+            match requesters {
+                0 => row,
+                _ => ExperimentRow { kept_min: Some((vote_rate, 0.95)), ..row },
+            }
+        });
+        rows.into()
     });
     let chart = Chart {
         title: "Votes and moves, over the clients of a node that take voters",
@@ -154,7 +159,7 @@ pub fn beside_votes() -> Experiment {
             Quantity::MovesPerRequesterSecond(MOVE),
         ],
         plots: Plots::AlongAxisAndTime,
-        curves: vec![Curve { name: "zeus, 3 nodes".to_owned(), base: 0, rows: rows.into() }],
+        curves,
         notes: vec![
             "A node votes on one worker and takes voters on another: votes are counted by the time of their own workers. The \
              paper says that 25,000 objects a second move at one thread, and that the votes of the others are not affected."

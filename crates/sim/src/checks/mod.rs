@@ -130,11 +130,12 @@ pub trait EngineRules: Default + Debug {
         Ok(())
     }
 
-    /// Judges what the nodes of the engine have shown, once the cluster is quiet.
+    /// Whether what the nodes of the engine have shown is what it comes to when nothing is under way any more. Until then, it need
+    /// not be.
     ///
     /// # Errors
-    /// The rule that is broken, and by what.
-    fn at_end(&self) -> Result<(), (&'static str, String)> {
+    /// The rule that would be broken, and by what.
+    fn agree(&self) -> Result<(), (&'static str, String)> {
         Ok(())
     }
 
@@ -568,6 +569,14 @@ impl<R: EngineRules> Checks<R> {
         })
     }
 
+    /// See [`EngineRules::agree`].
+    ///
+    /// # Errors
+    /// The rule that would be broken, and by what.
+    pub fn agree(&self) -> Result<(), (&'static str, String)> {
+        self.rules.agree()
+    }
+
     /// Judges the final state once the cluster is quiet: nothing that was acknowledged as committed is
     /// missing.
     ///
@@ -581,7 +590,6 @@ impl<R: EngineRules> Checks<R> {
             true => Acknowledged::check(&self.transactions, &self.durable, self.lost),
             false => Acknowledged::check_installed(&self.transactions),
         };
-        verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))?;
-        self.rules.at_end().map_err(|(rule, what)| Violation::new(rule, at, what))
+        verdict.map_err(|what| Violation::new("lost acknowledgement", at, what))
     }
 }

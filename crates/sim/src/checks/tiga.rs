@@ -136,7 +136,8 @@ impl EngineRules for TigaRules {
     }
 
     /// What is committed stands in the logs of all participants.
-    fn at_end(&self) -> Result<(), (&'static str, String)> {
+    /// What is committed stands on all of its shards (rule T7). By votes, it may be committed before.
+    fn agree(&self) -> Result<(), (&'static str, String)> {
         for (id, (t, shards)) in &self.committed {
             let lacks = |shard: &&ShardId| {
                 let of = self.transactions.get(&(**shard, *id));

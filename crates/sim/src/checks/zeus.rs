@@ -10,6 +10,7 @@ use super::verdict::RuleVerdict;
 use super::{Checks, EngineRules, Moment};
 use crate::violation::Violation;
 use shoal_types::{Clock, Epoch, NodeId, Stamp, WorkerId};
+use shoal_zeus::record::READERS_MIN;
 use shoal_zeus::rows::{Row, RowKey};
 use shoal_zeus::version::Version;
 use shoal_zeus::{
@@ -46,8 +47,17 @@ struct Copy {
     is_arbiter: bool,
     record: OwnershipRecord,
     clock: Clock,
-    /// The newest version of each row, and whether it is validated.
-    rows: BTreeMap<RowKey, (Version, bool)>,
+    rows: BTreeMap<RowKey, RowState>,
+}
+
+/// What a checker keeps of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RowState {
+    /// Its newest version, and whether that is validated.
+    version: Version,
+    is_valid: bool,
+    /// It is a tombstone, which a node drops at some time.
+    is_deleted: bool,
 }
 
 impl EngineRules for ZeusRules {
@@ -98,6 +108,17 @@ impl EngineRules for ZeusRules {
             let (replies, durable) = (&mut checks.replies, &checks.durable);
             let seen = replies.installed(*shard, &stamp, *table, key, value, durable);
             moment.blame("exactly once", seen)?;
+        }
+        Ok(())
+    }
+
+    /// Each granule that is not lost has an owner, and as many readers as there have to be (rule Z14); all of them serve it, with
+    /// the same rows.
+    fn agree(&self) -> Result<(), (&'static str, String)> {
+        let Some(epoch) = self.epochs.values().max().copied() else { return Ok(()) };
+        let nodes = self.epochs.values().filter(|of| **of == epoch).count();
+        for granule in self.granules.keys() {
+            replicas_agree(granule, &self.copies_of(granule, epoch), nodes)?;
         }
         Ok(())
     }
@@ -327,9 +348,13 @@ impl ZeusRules {
     }
 }
 
-/// What a checker keeps of a row: its version, and whether that is validated.
-fn state_of(shown: &ShownRow) -> Option<(Version, bool)> {
-    shown.row.as_ref().map(|row| (row.version, row.is_valid))
+fn state_of(shown: &ShownRow) -> Option<RowState> {
+    let state = |row: &Row| RowState {
+        version: row.version,
+        is_valid: row.is_valid,
+        is_deleted: row.value.is_none(),
+    };
+    shown.row.as_ref().map(state)
 }
 
 fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
@@ -399,6 +424,41 @@ fn applied_everywhere(
     Ok(())
 }
 
+/// The replicas that the newest record names have the same, and there are as many as can be of so many nodes. A reader may have
+/// left the directory before it learned that the record is validated: it has the rows, and serves them when it asks.
+fn replicas_agree(
+    granule: &GranuleId,
+    copies: &[HeldBy<'_>],
+    nodes: usize,
+) -> Result<(), (&'static str, String)> {
+    let newest = copies.iter().map(|held| &held.copy.record).max_by_key(|record| record.o_ts);
+    let Some(record) = newest.filter(|record| record.replicas().next().is_some()) else {
+        return Ok(()); // It was never created, or is lost.
+    };
+    let held_by = |node: NodeId| {
+        let held = copies.iter().find(|held| held.node == node);
+        held.ok_or_else(|| ("Z14", format!("{node} has nothing of {granule}, which has {record}")))
+    };
+    let Some(owner) = record.owner else {
+        return Err(("Z14", format!("{granule} has no owner: {record}")));
+    };
+    if record.readers.len() < READERS_MIN.min(nodes - 1) {
+        return Err(("Z14", format!("{granule} has too few readers: {record}")));
+    }
+    let owner = held_by(owner)?;
+    if owner.copy.level != Level::Owner {
+        return Err(("Z14", format!("{} does not own {granule}, which has {record}", owner.node)));
+    }
+    for reader in &record.readers {
+        let reader = held_by(*reader)?;
+        owner
+            .is_as(*reader)
+            .and_then(|()| reader.is_as(*owner))
+            .map_err(|what| ("Z6", format!("the replicas of {granule} differ: {what}")))?;
+    }
+    Ok(())
+}
+
 /// A node and what it has of a granule.
 #[derive(Debug, Clone, Copy)]
 struct HeldBy<'a> {
@@ -428,13 +488,13 @@ impl HeldBy<'_> {
     fn compare(
         self,
         key: &RowKey,
-        shown: &(Version, bool),
+        shown: &RowState,
         other: HeldBy<'_>,
-        found: Option<&(Version, bool)>,
+        found: Option<&RowState>,
     ) -> RuleVerdict {
-        let (version, is_valid) = shown;
+        let RowState { version, is_valid, .. } = shown;
         let is_applied = match found {
-            Some((found, _)) => found >= version,
+            Some(found) => found.version >= *version,
             None => other.copy.clock >= version.clock,
         };
         if !is_valid || is_applied {
@@ -442,5 +502,17 @@ impl HeldBy<'_> {
         }
         let (key, shows, other) = (key.1.escape_ascii(), self.node, other.node);
         Err(format!("{shows} shows {key} at {version}, {other} has {found:?}"))
+    }
+
+    /// Nothing is under way: no row is pending, and those that are there are the other's.
+    fn is_as(self, other: HeldBy<'_>) -> RuleVerdict {
+        for (key, state) in self.copy.rows.iter().filter(|(_, state)| !state.is_deleted) {
+            let found = other.copy.rows.get(key);
+            if !state.is_valid || found != Some(state) {
+                let (key, node, other) = (key.1.escape_ascii(), self.node, other.node);
+                return Err(format!("{node} has {key} as {state:?}, {other} as {found:?}"));
+            }
+        }
+        Ok(())
     }
 }

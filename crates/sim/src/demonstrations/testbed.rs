@@ -16,7 +16,7 @@ use shoal_engine::execution::Limits;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_types::{Random, ShardId, Time, WorkerId};
 use shoal_workloads::catalog::Catalog;
-use shoal_workloads::placed::{Division, Placed, granule_bytes};
+use shoal_workloads::placed::{Division, Placed, family, granule_bytes};
 use shoal_workloads::workload::Workload;
 use std::cell::Cell;
 use std::future::Future;
@@ -186,8 +186,8 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
                 Division::ByKey => Partitioning::Hash { prefix_bytes: 0 },
                 Division::Ranges(first) => Partitioning::ranges(first),
             };
-            let granule_bytes = granule_bytes(&name);
-            (name, TableDefinition { partitioning, granule_bytes, family: None })
+            let (granule_bytes, family) = (granule_bytes(&name), family(&name).map(str::to_owned));
+            (name, TableDefinition { partitioning, granule_bytes, family })
         });
         let topology = Topology::symmetric(DATACENTERS, shards, DATACENTERS, learners, workers)
             .with_tables(tables.chain(E::tables(shards)).collect::<Vec<_>>())

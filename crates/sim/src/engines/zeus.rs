@@ -10,6 +10,7 @@ use shoal_cluster::topology::{Partitioning, TableDefinition};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
 use shoal_types::{Random, ShardId};
+use shoal_workloads::placed::family;
 use shoal_zeus::{Zeus, ZeusEngineOptions, ZeusPlantedBug};
 use std::time::Duration;
 
@@ -20,6 +21,12 @@ const LATE_LESS: u32 = 50;
 /// wait behind them: on slower nodes leases end by the load alone, and one after the other is out before the copies of the one
 /// before are restored. That all copies of a granule are out is beyond what the protocol survives.
 const MESSAGES_OF_A_LEASE: u32 = 4000;
+
+/// How the names of tables begin whose objects have rows in several of them, which are a granule.
+const FAMILY_TABLES: [&str; 2] = ["small_bank.", "tatp."];
+
+/// So many bytes of their keys name the object.
+const OBJECT_BYTES: usize = size_of::<u32>();
 
 /// How the names of tables begin whose rows are read and written by their keys alone.
 const HOME_TABLES: [&str; 4] = ["small_bank.", "tatp.", "voter.", "handovers."];
@@ -147,6 +154,10 @@ impl Subject for Zeus {
             "counters" | "skew" => false,
             _ => !HOME_TABLES.iter().any(|workload| table.starts_with(workload)),
         };
+        if FAMILY_TABLES.iter().any(|workload| table.starts_with(workload)) {
+            let hashed = TableDefinition::from(Partitioning::Hash { prefix_bytes: OBJECT_BYTES });
+            return TableDefinition { family: family(table).map(str::to_owned), ..hashed };
+        }
         if is_scanned {
             let shard = ShardId(random.below(shards.into()) as u32);
             return Partitioning::Range { splits: vec![(Box::default(), shard)] }.into();

@@ -29,6 +29,7 @@ fn columns<const N: usize>(
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn a_commit_takes_one_round_trip() {
     let table = show(Demonstration::Latency);
     assert!(table.holds());

@@ -11,3 +11,4 @@ mod rules;
 mod seeds;
 mod sizes;
 mod two_phase_commit_rules;
+mod zeus_rules;

@@ -156,6 +156,7 @@ fn the_largest_transactions_of_mako_cost_no_lease() {
 }
 
 #[test]
+#[ignore = "takes half a minute; ./check long runs it"]
 fn the_largest_transactions_of_two_phase_commit_cost_no_lease() {
     all_pass::<TwoPhaseCommit>();
 }
@@ -171,8 +172,13 @@ where
 }
 
 #[test]
-fn a_step_without_a_bound_on_keys_costs_a_lease() {
+fn a_step_of_mako_without_a_bound_on_keys_costs_a_lease() {
     costs_a_lease_without_a_bound_on_keys::<Mako>();
+}
+
+#[test]
+#[ignore = "takes half a minute; ./check long runs it"]
+fn a_step_of_two_phase_commit_without_a_bound_on_keys_costs_a_lease() {
     costs_a_lease_without_a_bound_on_keys::<TwoPhaseCommit>();
 }
 

@@ -10,7 +10,7 @@
 //! | [`Updates`] | rows of 400 bytes | all, one row each |
 //!
 //! No transaction and no check scans: an engine whose scans stay within a granule runs all of them. Keys begin with the
-//! number of an object, four big-endian bytes. Tables are distributed key by key: an engine that moves rows brings them to
+//! number of an object, four big-endian bytes. Tables are distributed object by object: an engine that moves rows brings them to
 //! their home, and any other has most of them elsewhere.
 
 mod handovers;
@@ -27,7 +27,7 @@ pub use tatp::Tatp;
 pub use updates::Updates;
 pub use voter::{Voter, VoterMoves};
 
-use crate::placed::{Division, Placed, in_turns};
+use crate::placed::{Division, Placed, in_turns, unplaced_division};
 use shoal_types::ShardId;
 
 macro_rules! place_by_homes {
@@ -35,8 +35,8 @@ macro_rules! place_by_homes {
         $(impl Placed for $workload {
             $($($own)*)?
 
-            fn division(&self, _table: &str, _shards: u32) -> Division {
-                Division::ByKey
+            fn division(&self, table: &str, _shards: u32) -> Division {
+                unplaced_division(table)
             }
 
             fn part_shard(&self, part: usize, shards: u32) -> ShardId {

@@ -92,6 +92,8 @@ pub struct Cluster {
     ahead: BTreeMap<NodeId, Duration>,
     /// Nodes whose clocks are not as accurate as the options ask for.
     inaccurate: BTreeSet<NodeId>,
+    /// Nodes whose leases are over.
+    without_lease: BTreeSet<NodeId>,
     /// Nodes that get nothing and do nothing.
     down: BTreeSet<NodeId>,
     /// A voter that was added to shard 0.
@@ -147,6 +149,7 @@ impl Cluster {
             sequence: 0,
             ahead: BTreeMap::new(),
             inaccurate: BTreeSet::new(),
+            without_lease: BTreeSet::new(),
             down: BTreeSet::new(),
             added: None,
         };
@@ -160,7 +163,8 @@ impl Cluster {
         let time = Time(self.time);
         let clock = time + self.ahead.get(&node).copied().unwrap_or_default();
         let is_accurate = !self.inaccurate.contains(&node);
-        let now = Now { local: time, clock, arrived: clock, has_lease: true, is_accurate };
+        let has_lease = !self.without_lease.contains(&node);
+        let now = Now { local: time, clock, arrived: clock, has_lease, is_accurate };
         let library = Library { procedures: &self.procedures, tables: self.topology.tables() };
         let of = self.nodes.get_mut(&node).expect("a node");
         act(of, now, &library);
@@ -351,6 +355,11 @@ impl Cluster {
             true => self.inaccurate.remove(&node),
             false => self.inaccurate.insert(node),
         };
+    }
+
+    /// The lease of a node is over.
+    pub fn end_lease(&mut self, node: NodeId) {
+        self.without_lease.insert(node);
     }
 
     /// What the replica of a voter counts.
@@ -572,7 +581,8 @@ fn declare_range(part: &mut Part, prefix: u8) {
     part.declared_ranges.push(FootprintRange::of(TABLE, &range, Access::ReadWrite));
 }
 
-/// The transaction as it is sent.
+/// The transaction as it is sent first.
 pub fn submit(t: Time, transaction: &Transaction) -> Message {
-    Message::Submit { t, sent: Time::ZERO, transaction: Arc::new(transaction.clone()) }
+    let sent = Time(t.0 - MS);
+    Message::Submit { t, sent, transaction: Arc::new(transaction.clone()) }
 }

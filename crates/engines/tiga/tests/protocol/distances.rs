@@ -104,6 +104,34 @@ fn what_was_committed_before_agreement_is_not_over() {
     assert_eq!(oldest(&cluster), None, "all participants have it");
 }
 
+/// A later process of the coordinator says that all transactions of the former one are over, which does not know what that one has
+/// acknowledged. Then a leader is lost. The values afterwards.
+fn over_by_a_later_process(options: TigaOptions) -> [Option<i64>; 2] {
+    let mut cluster = detective(options);
+    commit_before_agreement(&mut cluster);
+    let mut next = cluster.incrementing(&[2]);
+    next.oldest = next.id.sequence;
+    cluster.begin(next);
+    cluster.deliver(|from, to, _| !is_between_leaders(from, to));
+    cluster.pass(HEADROOM);
+    cluster.deliver(|from, to, _| !is_between_leaders(from, to));
+    voters(0).into_iter().for_each(|voter| cluster.sync(0, voter));
+    cluster.decide(0);
+    assert_eq!(cluster.value(NodeId(1), 2), Some(1), "the later process has committed");
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    [cluster.value(NodeId(1), 1), cluster.value(NodeId(3), 101)]
+}
+
+/// Rule T7.
+#[test]
+fn what_a_former_process_has_committed_is_kept() {
+    assert_eq!(over_by_a_later_process(TigaOptions::default()), [Some(1); 2]);
+    let bugs = PlantedBugs::only(TigaPlantedBug::DropWhatIsOver);
+    assert_eq!(over_by_a_later_process(TigaOptions { bugs, ..TigaOptions::default() }), [None; 2]);
+}
+
 /// Reads do not miss what such a vote may have committed (rule T11).
 #[test]
 fn reads_wait_for_what_was_voted_for() {

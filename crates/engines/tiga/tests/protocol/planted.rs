@@ -7,7 +7,7 @@ use shoal_tiga::coordinator::Outcome;
 use shoal_tiga::digest::Digest;
 use shoal_tiga::message::{LeaderVote, Message, Vote};
 use shoal_tiga::part_reads::PartReads;
-use shoal_tiga::transaction::{Body, Transaction};
+use shoal_tiga::transaction::{Body, Certificate, Transaction};
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
 use std::fmt::Debug;
@@ -130,6 +130,37 @@ fn touch_undeclared() {
         cluster.value(NodeId(2), 1)
     };
     assert_shows(TigaPlantedBug::TouchUndeclared, script, None, Some(1));
+}
+
+/// The leader alone has a transaction on which another rests, with one in between that would overwrite what the first has written,
+/// and is not certified. What the client received of the last, and what is there when the leader is lost.
+#[test]
+fn blind_write_without_history() {
+    let script = |mut cluster: Cluster| {
+        cluster.increment(&[1]);
+        cluster.deliver(|_, to, _| to == NodeId(0));
+        cluster.pass(HEADROOM);
+        let mut failing = cluster.incrementing(&[1]);
+        failing.body = Body::Certify;
+        let part = &mut failing.parts[0];
+        part.reads[0].key = Bytes::from_static(&[2]);
+        let (versions, ranges, values) = (vec![7], Vec::new(), vec![None]);
+        part.certificate = Certificate { versions, ranges, values };
+        cluster.begin(failing);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(HEADROOM);
+        let last = cluster.increment(&[1]);
+        cluster.deliver(|_, _, _| true);
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, _, _| true);
+        let received = cluster.sums(last);
+        cluster.crash(NodeId(0));
+        cluster.appoint(0, NodeId(1), 2);
+        cluster.settle();
+        (received, cluster.value(NodeId(2), 1))
+    };
+    let (without, with) = ((None, Some(1)), (Some(vec![2]), Some(1)));
+    assert_shows(TigaPlantedBug::BlindWriteWithoutHistory, script, without, with);
 }
 
 /// A transaction of two shards whose leaders receive no `Ready`.

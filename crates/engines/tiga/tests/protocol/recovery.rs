@@ -3,9 +3,10 @@
 use super::cluster::{CLIENT, Cluster, HEADROOM, voters};
 use shoal_engine::{PlantedBugs, TransactionId};
 use shoal_tiga::coordinator::Outcome;
+use shoal_tiga::message::Message;
 use shoal_tiga::observation::Path;
 use shoal_tiga::{TigaOptions, TigaPlantedBug};
-use shoal_types::{NodeId, ShardId};
+use shoal_types::{Ballot, Epoch, NodeId, ShardId};
 use std::time::Duration;
 
 /// A transaction commits by votes, and its leader is lost before any other replica has its log. The value afterwards.
@@ -181,6 +182,66 @@ fn nothing_is_kept_in_front_of_an_import_that_began_after_what_is_behind_it() {
     let bugs = PlantedBugs::only(TigaPlantedBug::KeepInFront);
     let options = TigaOptions { bugs, ..TigaOptions::default() };
     assert_eq!(begun_after_what_is_imported(options), Some(vec![1]), "A ended before B began");
+}
+
+/// Shard 1 has decided a transaction, and waits until shard 0 has. Returns it.
+fn decided_on_both(cluster: &mut Cluster) -> TransactionId {
+    let id = cluster.increment(&[1, 101]);
+    let lets =
+        |_: NodeId, _: NodeId, message: &Message| !matches!(message, Message::Settled { .. });
+    cluster.deliver(lets);
+    cluster.pass(HEADROOM);
+    cluster.deliver(lets);
+    for shard in 0..2 {
+        voters(shard).into_iter().for_each(|voter| cluster.sync(shard, voter));
+        cluster.decide(shard);
+    }
+    cluster.deliver(lets);
+    assert_eq!(cluster.sums(id), Some(vec![1, 1]));
+    id
+}
+
+fn settled(id: TransactionId, to: u32, again: bool) -> Message {
+    let (to, shard) = (ShardId(to), ShardId(1 - to));
+    let node = voters(shard.0)[0];
+    let ballot = Ballot { epoch: Epoch(1), node };
+    Message::Settled { ids: vec![id], to, shard, ballot, again }
+}
+
+/// The leader that shard 0 had before says that it has decided a transaction. Whether shard 1 takes its word.
+fn settled_by_a_former_leader(options: TigaOptions) -> bool {
+    let mut cluster = Cluster::with(options);
+    let id = decided_on_both(&mut cluster);
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.repeat(NodeId(0), NodeId(3), settled(id, 1, false));
+    cluster.deliver_last();
+    let replica = cluster.node(NodeId(3)).replica(ShardId(1)).expect("has it");
+    replica.ledger().unsettled[&id].waits_for.is_empty()
+}
+
+/// Rule T20: the next leader may have to import it from here.
+#[test]
+fn what_a_former_leader_says_settles_nothing() {
+    assert!(!settled_by_a_former_leader(TigaOptions::default()));
+    let bugs = PlantedBugs::only(TigaPlantedBug::SettleByFormerLeader);
+    assert!(settled_by_a_former_leader(TigaOptions { bugs, ..TigaOptions::default() }));
+}
+
+/// A leader does not know of a transaction, and is asked whether it has decided it. Under a lease it has, and has forgotten it;
+/// without one, another leader may have released it, which this one has not learned of.
+#[test]
+fn what_is_unknown_is_settled_only_under_a_lease() {
+    for has_lease in [true, false] {
+        let mut cluster = Cluster::new();
+        let id = cluster.next_id();
+        if !has_lease {
+            cluster.end_lease(NodeId(0));
+        }
+        cluster.repeat(NodeId(3), NodeId(0), settled(id, 0, true));
+        cluster.deliver_last();
+        let is_answer = |message: &&Message| matches!(message, Message::Settled { .. });
+        assert_eq!(cluster.messages().filter(is_answer).count(), usize::from(has_lease));
+    }
 }
 
 /// Rule T23, its other half: a `Ready` names what may be committed in front of it.

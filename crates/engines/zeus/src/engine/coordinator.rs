@@ -281,6 +281,7 @@ impl Zeus {
         };
         let wants = obstacles.iter().any(|it| matches!(it, Obstacle::Granule(..)));
         let refusal = self.with_node(effects, |shared| {
+            shared.waits_for_moves += u64::from(wants && error.is_none());
             let wanted = shared.node.ownership().wants();
             let is_said = wanted.is_waiting(ticket)
                 && wanted.get(ticket).is_some_and(|it| it.granules == transaction.granules);
@@ -288,6 +289,7 @@ impl Zeus {
                 if transaction.remote_branches.may_move
                     && let Some(owner) = shared.owner_to_go_to(now, &transaction.granules)
                 {
+                    shared.sent_to_owners += 1;
                     return Some(Aborted::Moved { owner }.into());
                 }
                 let granules = transaction.granules.clone();
@@ -304,9 +306,6 @@ impl Zeus {
                 Rejected::DataLost { table: granule.family, key }.into()
             })
         });
-        self.counters.waits_for_moves += u64::from(wants && error.is_none());
-        let is_sent_on = matches!(refusal, Some(Error::Aborted(Aborted::Moved { .. })));
-        self.counters.sent_to_owners += u64::from(is_sent_on);
         let error = error.or(refusal);
         if obstacles.iter().any(|it| !matches!(it, Obstacle::Granule(..))) {
             self.watched.insert(sequence);

@@ -23,7 +23,7 @@ impl Zeus {
         let topology = &configuration.topology;
         let (before, member) = self.with_node(effects, |shared| {
             let before = shared.node.view().member(node);
-            shared.node.place(placement(topology));
+            shared.node.place(now, placement(topology));
             shared.node.enter(now, view);
             (before, shared.node.view().member(node))
         });

@@ -13,7 +13,7 @@ use std::convert::Infallible;
 /// So many messages travel together at most.
 const TOGETHER_MAX: usize = 128;
 
-/// Messages that travel together have no more bytes of rows than this, unless one alone has: nothing else waits long behind
+/// Messages that travel together have no more bytes of rows and records than this, unless one alone has: nothing else waits long behind
 /// them.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
 
@@ -64,7 +64,7 @@ pub(super) fn join(effects: &mut Vec<EngineEffect<ZeusEngineMessage>>) {
             joined.push(effect);
             continue;
         };
-        let bytes: usize = messages.iter().map(|message| message.body.bytes_of_rows()).sum();
+        let bytes: usize = messages.iter().map(|message| message.body.bytes_carried()).sum();
         if let Some(together) = open.get_mut(&to)
             && together.bytes + bytes <= TOGETHER_BYTES_MAX
             && let Some(EngineEffect::Send { message: ZeusEngineMessage::Protocol(others), .. }) =

@@ -1,6 +1,6 @@
 //! What a worker of `zeus` measures beside what the workers of all engines do.
 
-use crate::node::ZeusNode;
+use super::shared::SharedNode;
 use crate::record::Level;
 use shoal_engine::metrics::{CommitStage, NodeColumn, ShardMetric};
 use shoal_types::Time;
@@ -11,7 +11,7 @@ shoal_engine::counters! {
     pub struct ZeusCounters {
         /// Transactions that were committed locally.
         Counter committed_locally,
-        /// Transactions that waited for granules to come.
+        /// Transactions of this node that waited for granules to come.
         Counter waits_for_moves,
         /// Transactions of clients that were sent to the owner of a granule that moves often.
         Counter sent_to_owners,
@@ -98,7 +98,8 @@ impl MoveRate {
 
 impl ZeusCounters {
     /// With what the node has counted.
-    pub(super) fn of_node(self, node: &ZeusNode) -> ZeusCounters {
+    pub(super) fn of_node(self, shared: &SharedNode) -> ZeusCounters {
+        let node = &shared.node;
         let counted = node.ownership().counters();
         let (mut owned, mut read) = (0, 0);
         for (_, holding) in node.ownership().holdings() {
@@ -109,6 +110,8 @@ impl ZeusCounters {
             }
         }
         ZeusCounters {
+            waits_for_moves: shared.waits_for_moves,
+            sent_to_owners: shared.sent_to_owners,
             moves: counted.moves,
             reads_gained: counted.reads_gained,
             requests_refused: counted.nacks,

@@ -214,10 +214,11 @@ impl Engine for Zeus {
             | EngineEvent::Timer
             | EngineEvent::Nudged => {}
         }
-        self.with_node(effects, |node| {
+        let validations = self.with_node(effects, |node| {
             if node.node.wakes_at().is_some_and(|at| at <= now) {
                 node.node.tick(now);
             }
+            node.node.rows().validations()
         });
         self.look_at_watched(effects);
         if self.holds_lease(now) {
@@ -225,7 +226,7 @@ impl Engine for Zeus {
         } else {
             self.hear(effects);
         }
-        self.set_timer(now, effects);
+        self.set_timer(now, validations, effects);
         message::join(&mut effects.effects);
     }
 
@@ -252,7 +253,7 @@ impl Engine for Zeus {
     fn counters(&self) -> EngineCounters<ZeusCounters> {
         let own = match self.runtime.worker_context.place.worker {
             WorkerId(0) => {
-                let own = self.counters.of_node(&self.shared.lock().node);
+                let own = self.counters.of_node(&self.shared.lock());
                 ZeusCounters { moves_a_second: self.move_rate.a_second(), ..own }
             }
             _ => self.counters,
@@ -368,11 +369,15 @@ impl Zeus {
         result
     }
 
-    /// Asks to come back when there will be something to do.
-    fn set_timer(&mut self, now: Time, effects: &mut ZeusEffects) {
+    /// Asks to come back when there will be something to do; at once, where another worker has validated rows since this one began
+    /// to look at `validations`, and did not know that it waits.
+    fn set_timer(&mut self, now: Time, validations: u64, effects: &mut ZeusEffects) {
         let mut shared = self.shared.lock();
         let worker = self.runtime.worker_context.place.worker;
-        shared.set_watching(worker, !self.watched.is_empty());
+        let was_watching = shared.set_watching(worker, !self.watched.is_empty());
+        let has_missed = !self.watched.is_empty()
+            && !was_watching
+            && shared.node.rows().validations() != validations;
         let node = shared.node.wakes_at();
         self.move_rate.advance(now, shared.node.ownership().counters().moves);
         drop(shared);
@@ -380,7 +385,8 @@ impl Zeus {
         let watched = self.watched.iter().filter_map(|number| self.transactions.get(number));
         let pending = watched.filter_map(|it| it.pending_until);
         let waits = (!self.transactions.is_empty()).then_some(self.waits_due);
-        let due = [node, waits, self.runtime.next_due().filter(|_| runs)];
+        let missed = has_missed.then_some(now);
+        let due = [node, waits, missed, self.runtime.next_due().filter(|_| runs)];
         if let Some(at) = due.into_iter().flatten().chain(pending).min() {
             effects.push(EngineEffect::Timer { at: at.max(now) });
         }

@@ -41,6 +41,10 @@ pub(super) struct SharedNode {
     pace: MovePace,
     /// What has become of transactions since that was shown last, if a checker looks on.
     pub(super) facts: Vec<(WorkerId, TransactionFact)>,
+    /// Transactions of all workers that waited for granules to come.
+    pub(super) waits_for_moves: u64,
+    /// Transactions of clients that were sent to the owner of a granule that moves often.
+    pub(super) sent_to_owners: u64,
 }
 
 /// What has become possible for a worker, most of it for its transactions.
@@ -82,6 +86,8 @@ impl ZeusShared {
             validations: 0,
             pace: MovePace::new(setup.options.moves_within),
             facts: Vec::new(),
+            waits_for_moves: 0,
+            sent_to_owners: 0,
         };
         ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
     }
@@ -140,12 +146,12 @@ impl SharedNode {
         }
     }
 
-    /// Whether transactions of the worker wait for rows to become valid, or do not any more.
-    pub(super) fn set_watching(&mut self, worker: WorkerId, is_watching: bool) {
+    /// Whether transactions of the worker wait for rows to become valid, or do not any more. Says whether they did before.
+    pub(super) fn set_watching(&mut self, worker: WorkerId, is_watching: bool) -> bool {
         match is_watching {
-            true => self.watching.insert(worker),
+            true => !self.watching.insert(worker),
             false => self.watching.remove(&worker),
-        };
+        }
     }
 
     /// What the worker has not received yet.

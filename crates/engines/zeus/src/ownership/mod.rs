@@ -50,7 +50,8 @@ use crate::granule_map::GranuleMap;
 use crate::message::OwnershipAck;
 use crate::record::{Level, OwnershipRecord, OwnershipTs};
 use crate::scope::Scope;
-use shoal_types::{Clock, NodeId, Random, Time};
+use bytes::Bytes;
+use shoal_types::{Backoff, Clock, NodeId, Random, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -89,6 +90,8 @@ struct Collected {
     changed: Time,
     /// When the next part of the rows is requested again.
     part_due: Option<Time>,
+    /// The waits before that.
+    part_repeats: Backoff,
 }
 
 /// A node's part of the ownership protocol.
@@ -118,6 +121,8 @@ pub struct Ownership {
     recruit_at: Time,
     /// When granules without an owner are taken.
     adopt_at: Time,
+    /// Granules of tables that are dropped wait for their slots, and are freed then.
+    has_dropped: bool,
     /// The number of the request made last.
     requests: u64,
     random: Random,
@@ -142,6 +147,7 @@ impl Ownership {
             corrected: None,
             recruit_at: Time::ZERO,
             adopt_at: Time::ZERO,
+            has_dropped: false,
             requests: 0,
             random: Random::new(seed),
             counters: OwnershipCounters::default(),
@@ -245,6 +251,7 @@ impl Ownership {
     /// it is here.
     fn note(&mut self, scope: &mut Scope<'_>, granule: &GranuleId) {
         self.request_needed(scope, granule);
+        self.has_dropped |= scope.placement.layout.is_dropped(granule.family);
         self.changed.insert(granule.clone());
         scope.rows.change(granule);
         self.schedule(scope, granule);
@@ -281,6 +288,45 @@ impl Ownership {
             let record = forgotten.remove(granule).unwrap_or_default();
             Holding { record, ..Holding::default() }
         })
+    }
+
+    /// Tables may have been dropped.
+    pub(crate) fn note_dropped(&mut self) {
+        self.has_dropped = true;
+    }
+
+    /// Frees what the node has of the granules of tables that are dropped. Those with rows that are not validated wait: their slots are
+    /// under way.
+    pub(crate) fn free_dropped(&mut self, scope: &mut Scope<'_>) {
+        if !self.has_dropped {
+            return;
+        }
+        let mut held = Vec::new();
+        for family in scope.placement.layout.dropped() {
+            let first = GranuleId { family, prefix: Bytes::new() };
+            let others = self.granules.iter_after(Some(&first)).map(|(granule, _)| granule);
+            held.extend(others.take_while(|granule| granule.family == family).cloned());
+            held.extend(self.granules.get(&first).map(|_| first));
+        }
+        let is_valid =
+            |granule: &GranuleId| scope.rows.granule(granule).is_none_or(|rows| rows.is_valid());
+        let (dropped, waiting): (BTreeSet<_>, BTreeSet<_>) = held.into_iter().partition(is_valid);
+        self.has_dropped = !waiting.is_empty();
+        if dropped.is_empty() {
+            return;
+        }
+        self.collected.retain(|(granule, _), _| !dropped.contains(granule));
+        for granule in dropped {
+            self.granules.remove(&granule);
+            scope.rows.discard(&granule);
+            scope.rows.change_whole(&granule);
+            self.open.close(&granule);
+            self.uneven.remove(&granule);
+            self.favoured.remove(&granule);
+            self.forgotten.remove(&granule);
+            self.corrections.end(&granule, scope.now);
+            self.changed.insert(granule);
+        }
     }
 
     /// Looks at what is due: holds that are over, and what has to be sent again.
@@ -344,9 +390,11 @@ impl Ownership {
             let is_arbiter = scope.is_directory_node(granule) || holding.pending.is_some();
             if !is_arbiter && holding.record.level_of(scope.node) == Level::None {
                 // What it knows may be old: that the nodes which it names are dead does not mean that the granule is lost.
-                let record = std::mem::take(&mut holding.record);
-                holding.hint = holding.hint.max(record.o_ts);
+                holding.record = OwnershipRecord::default();
             }
+            // A directory that is rebuilt may begin at an older record than one that this node has learned of: as of that, a
+            // request would be granted twice (rule Z5).
+            holding.hint = holding.record.o_ts;
             let owner = holding.record.owner;
             let is_ownerless = owner.is_none() && scope.is_directory_node(granule);
             if owner == Some(scope.node) || is_ownerless {

@@ -9,8 +9,8 @@
 //! ```
 //! The sender has acknowledged the record. Until it learns of the `Val`, it writes nothing to the granule (rule Z17), and no
 //! other node owns it: all parts are of the same rows. The requester counts the sender as one that has acknowledged, and completes
-//! once it has the last part (rule Z2). A part that does not come is requested again, and so it is when the `Inv` is acknowledged
-//! again: one loss costs one wait, and nothing of what has come.
+//! once it has the last part (rule Z2). A part that does not come is requested again: one loss costs one wait, and nothing of what
+//! has come. Waits grow as those of other requests do: where the network is slow, what is sent twice would make it slower.
 
 use super::driver::lacks_rows;
 use super::{Collected, Holding, Ownership};
@@ -29,13 +29,14 @@ impl Ownership {
         granule: &GranuleId,
         o_ts: OwnershipTs,
     ) {
+        let waits = self.open.waits();
         let Some(collected) = self.collected.get_mut(&(granule.clone(), o_ts)) else { return };
         collected.part_due = None;
         if scope.view.member(scope.node) != Some(collected.ack.inv.requested.by) {
             return;
         }
         if let (Some(after), Some(sender)) = (collected.next_after(), collected.sender) {
-            let due = scope.now + scope.options.repeat_after;
+            let due = scope.now + collected.part_repeats.advance() * waits;
             collected.part_due = Some(due);
             self.parts_due = Some(self.parts_due.map_or(due, |before| before.min(due)));
             let request = PartRequest { granule: granule.clone(), o_ts, after };
@@ -100,17 +101,22 @@ impl Ownership {
         rows.rows.extend(part.rows);
         rows.is_last = part.is_last;
         collected.changed = scope.now;
+        collected.part_repeats.reset();
         self.request_part(scope, granule, *o_ts);
         self.complete(scope, granule, *o_ts);
     }
 }
 
 impl Collected {
-    /// A node has acknowledged with the first rows. Repeated by the same node, they are those that have come.
-    pub(super) fn take_first_part(&mut self, from: NodeId, rows: CarriedPart) {
-        if self.sender != Some(from) {
+    /// A node has acknowledged with the first rows. Repeated by the same node, they are those that have come. Says whether they
+    /// had not.
+    pub(super) fn take_first_part(&mut self, from: NodeId, rows: CarriedPart) -> bool {
+        let is_new = self.sender != Some(from);
+        if is_new {
             (self.ack.rows, self.sender) = (Some(rows), Some(from));
+            self.part_repeats.reset();
         }
+        is_new
     }
 
     /// The row behind which the next part begins; `None` unless more follow than have come.

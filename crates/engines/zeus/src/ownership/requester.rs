@@ -255,14 +255,14 @@ impl Ownership {
                 sender: None,
                 changed: scope.now,
                 part_due: None,
+                part_repeats: scope.options.repeats(),
             });
         self.collected_due.get_or_insert(scope.now + scope.options.collected_kept());
         collected.changed = scope.now;
         collected.from.insert(from);
         collected.needed.extend(arbiters);
         collected.ack.inv.source = source.or(collected.ack.inv.source);
-        if let Some(rows) = rows {
-            collected.take_first_part(from, rows);
+        if rows.is_some_and(|rows| collected.take_first_part(from, rows)) {
             self.request_part(scope, &granule, o_ts);
         }
         self.complete(scope, &granule, o_ts);

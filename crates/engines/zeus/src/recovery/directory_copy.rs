@@ -12,7 +12,9 @@
 //! - a node is the owner only if it reports itself as the owner, with its copy. It is an arbiter of each change, so its record
 //!   is complete, and no reader in it was dropped;
 //! - where the owner does not report itself, a node is a reader only if it reports a copy that serves. A reader stops serving
-//!   before it acknowledges that it is dropped, so what does not serve may be old.
+//!   before it acknowledges that it is dropped, so what does not serve may be old;
+//! - what is pending, and was asked for by a node that is gone, counts as validated: it may have been, and a former owner that
+//!   lacks the `Val` was no arbiter of later changes. It names an owner that is gone, so that of its readers those count that serve.
 //!
 //! Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
 //! with the directory and all its copies (rule Z21). Only where no directory node was ever out, or one that is in has been
@@ -227,7 +229,7 @@ impl DirectoryCopies {
         }
         let layout = &scope.placement.layout;
         let kept = copy.records.into_iter();
-        let kept = kept.filter(|record| !layout.was_dropped(record.granule.family));
+        let kept = kept.filter(|record| !layout.is_dropped(record.granule.family));
         kept.for_each(|record| copying.add(from, copy.is_directory, record));
         if !copying.is_complete() {
             return None;
@@ -313,8 +315,12 @@ impl Reports {
 
 impl Reported {
     /// The record that counts: the newest one, less the nodes that it names and that do not have what it says.
-    fn counted(self) -> CopiedRecord {
+    fn counted(self, view: &View) -> CopiedRecord {
         let Reported { mut newest, serving, owners } = self;
+        let pending = newest.pending.take_if(|inv| !view.is_member(inv.requested.by));
+        if let Some(inv) = pending {
+            newest.record = inv.record;
+        }
         let record = &mut newest.record;
         if record.owner.is_none_or(|owner| !owners.contains(&owner)) {
             record.owner = None;
@@ -372,7 +378,7 @@ impl Ownership {
         for own in own.into_iter().filter(is_known) {
             reported.add(scope.node, CopiedRecord { pending: None, ..own });
         }
-        reported.0.into_values().map(Reported::counted).collect()
+        reported.0.into_values().map(|reported| reported.counted(scope.view)).collect()
     }
 
     /// Takes a copied directory. What is pending is answered as if its `Inv` had come now.

@@ -220,6 +220,16 @@ impl Cluster {
         });
     }
 
+    /// A node learns that the table was dropped.
+    pub fn drop_table(&mut self, node: NodeId) {
+        let topology = Topology::clone(&self.placement.topology);
+        let tables: [(&str, Partitioning); 0] = [];
+        let topology = topology.with_tables(tables).expect("a valid topology");
+        let layout = GranuleLayout::of(&topology);
+        let placement = Placement { topology: Arc::new(topology), layout };
+        self.step(node, |node, now| node.place(now, placement));
+    }
+
     /// The node loses all it has.
     pub fn crash(&mut self, node: NodeId) {
         self.nodes.insert(node, None);

@@ -64,6 +64,29 @@ fn a_full_granule_takes_what_does_not_grow() {
     assert_eq!(cluster.violation, None);
 }
 
+/// Nodes learn of a drop one after the other: what the first ones have forgotten is not given to the others as something new.
+#[test]
+fn what_is_dropped_is_freed() {
+    let mut cluster = owning(&["a".to_owned(), "b".to_owned()]);
+    let row = |key: &str| [(key.to_owned(), Some(8))];
+    assert_eq!(commit(&mut cluster, &row("a/x")), Ok(Slot(1)));
+    cluster.drop_table(NodeId(1));
+    cluster.drop_table(OWNER);
+    let names = ["a", "b", "c"].map(|name| (granule(name), Level::Owner));
+    let want = Want { granules: names.into_iter().collect(), born: Time(2) };
+    cluster.step(NodeId(2), |node, now| node.want(now, Ticket(2), want));
+    cluster.settle();
+    assert!(!cluster.up(NodeId(2)).expect("it is up").has_all(Ticket(2)));
+    cluster.step(NodeId(2), |node, now| node.release(now, Ticket(2)));
+    cluster.drop_table(NodeId(2));
+    for node in (0..3).map(NodeId) {
+        let up = cluster.up(node).expect("it is up");
+        assert_eq!(up.ownership().holdings().count(), 0, "{node}");
+        assert!(up.rows().granule(&granule("a")).is_none(), "{node}");
+    }
+    assert_eq!(cluster.violation, None);
+}
+
 /// A slot that no frame can carry would never be acknowledged, and hold up all later slots of its worker.
 #[test]
 fn a_slot_larger_than_a_frame_is_refused() {

@@ -3,6 +3,7 @@
 mod checks;
 mod cluster;
 mod history;
+mod kills;
 mod limits;
 mod load;
 mod planted;

@@ -526,7 +526,7 @@ impl Run {
     }
 }
 
-fn unsettled_at(node: NodeId, up: &ZeusNode) -> Option<String> {
+pub fn unsettled_at(node: NodeId, up: &ZeusNode) -> Option<String> {
     if !up.has_passed_barrier() || up.is_copying() || up.followed().replays() > 0 {
         return Some("has not recovered".to_owned());
     }

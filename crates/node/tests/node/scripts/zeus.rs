@@ -10,6 +10,9 @@ impl TracedEngine for Zeus {
     fn options(words: &Words<'_>) -> ZeusEngineOptions {
         let mut options = ZeusEngineOptions::default();
         apply_limits(&mut options.limits, words);
+        if let Some(bytes) = words.named("part") {
+            options.protocol.part_bytes = bytes;
+        }
         options
     }
 
