@@ -30,10 +30,7 @@ mod remote;
 mod transaction;
 
 pub use db::Db;
-pub use embedded::{
-    Embedded, EmbeddedTransaction, Examination, ExaminedCheckpoint, ExaminedTable, OpenError,
-    Options,
-};
+pub use embedded::{Embedded, EmbeddedTransaction, Examination, ExaminedTable, OpenError, Options};
 pub use future::TransactionFuture;
 pub use remote::environment;
 pub use remote::{Cluster, ClusterOptions, ClusterTransaction, ConnectError, OptionsError};
@@ -48,5 +45,7 @@ pub use shoal_types::{
     ProcedureTransaction, Procedures, Rejected, RequestId, Result, Rows, Scan, ShardId, TableId,
     Unknown, Wait, limits,
 };
-pub use shoal_wal::{FolderError, LogError, LogIdentity, SegmentFile, SegmentSummary, Torn};
+pub use shoal_wal::{
+    ExaminedCheckpoint, FolderError, LogError, LogIdentity, SegmentFile, SegmentSummary, Torn,
+};
 pub use transaction::{BlockingTransaction, Transaction};

@@ -16,6 +16,7 @@
 mod checkpoint;
 mod checkpoint_state;
 mod events;
+mod examine;
 mod hosted_stream;
 mod membership;
 mod records;
@@ -29,6 +30,7 @@ mod worker_log;
 
 pub use checkpoint_state::{CheckpointBlock, CheckpointStep};
 pub use events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
+pub use examine::{ExaminedStream, ExaminedWorkerLog};
 pub use membership::Membership;
 pub use recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
 pub use worker::{Worker, WorkerOrigin};

@@ -20,8 +20,8 @@ use shoal_types::ShardId;
 use shoal_types::wire::decode;
 use shoal_wal::{
     CheckpointHead, CheckpointWriter, Folder, FolderError, LogEffect, LogError, LogEvent,
-    LogIdentity, LogWriter, Record, Torn, WriterOptions, checkpoint_head, checkpoint_name,
-    checkpoints, perform, read_checkpoint, recover, remove_unfinished,
+    LogIdentity, LogWriter, Record, Recovered, Torn, WriterOptions, checkpoint_head,
+    checkpoint_name, checkpoints, perform, read_checkpoint, recover, remove_unfinished,
 };
 use std::collections::{BTreeSet, VecDeque};
 use thiserror::Error;
@@ -274,34 +274,8 @@ impl WorkerLog {
         effects: &mut Vec<DiskEffect>,
     ) -> Result<OpenedLog, WorkerLogError> {
         remove_unfinished(folder)?;
-        let numbers = checkpoints(folder)?;
-        let mut damaged = Vec::new();
-        let (mut recovery, mut used) = (WorkerRecovery::new(), None);
-        for (place, number) in numbers.iter().enumerate() {
-            match read_heads(folder, *number, identity) {
-                Ok((read, head)) => {
-                    (recovery, used) = (read, Some((place, head)));
-                    break;
-                }
-                Err(WorkerLogError::Log(error @ LogError::Damaged { .. })) => damaged.push(error),
-                Err(error) => return Err(error),
-            }
-        }
-        let first = used.map_or(1, |(_, head)| head.first);
-        let mut failure = None;
-        let recovered = recover(folder, Some(identity), first, &mut |record| {
-            let taken = recovery.record(record.kind, record.shard, record.payload);
-            failure = failure.take().or(taken.err());
-        });
-        let mut recovered = match (recovered, damaged.first()) {
-            // The segments before a checkpoint that is damaged are not there.
-            (Err(LogError::Missing { .. }), Some(damage)) => return Err(damage.clone().into()),
-            (recovered, _) => recovered?,
-        };
-        if let Some(failure) = failure {
-            return Err(failure.into());
-        }
-        let (worker, void) = recovery.finish()?;
+        let files = WorkerFiles::read(folder, Some(identity))?;
+        let WorkerFiles { worker, void, mut recovered, numbers, used, damaged } = files;
         let mut kept = Vec::new();
         if let Some((place, head)) = used {
             kept.push(KeptCheckpoint { number: head.number, first: head.first });
@@ -503,14 +477,68 @@ impl WorkerLog {
     }
 }
 
+/// What the files of a folder hold.
+pub(crate) struct WorkerFiles {
+    pub(crate) worker: RecoveredWorker,
+    /// The streams whose last records are void.
+    pub(crate) void: BTreeSet<ShardId>,
+    pub(crate) recovered: Recovered,
+    /// All checkpoints, the newest first.
+    numbers: Vec<u64>,
+    /// The one that is used, with its place among them.
+    used: Option<(usize, CheckpointHead)>,
+    damaged: Vec<LogError>,
+}
+
+impl WorkerFiles {
+    /// Reads the newest checkpoint that is whole, and the log behind it. Where `identity` is `None`, any owner will do.
+    pub(crate) fn read(
+        folder: &mut (impl Folder + ?Sized),
+        identity: Option<LogIdentity>,
+    ) -> Result<WorkerFiles, WorkerLogError> {
+        let numbers = checkpoints(folder)?;
+        let mut damaged = Vec::new();
+        let (mut recovery, mut used) = (WorkerRecovery::new(), None);
+        for (place, number) in numbers.iter().enumerate() {
+            match read_heads(folder, *number, identity) {
+                Ok((read, head)) => {
+                    (recovery, used) = (read, Some((place, head)));
+                    break;
+                }
+                Err(WorkerLogError::Log(error @ LogError::Damaged { .. })) => damaged.push(error),
+                Err(error) => return Err(error),
+            }
+        }
+        let first = used.map_or(1, |(_, head)| head.first);
+        let mut failure = None;
+        let recovered = recover(folder, identity, first, &mut |record| {
+            let taken = recovery.record(record.kind, record.shard, record.payload);
+            failure = failure.take().or(taken.err());
+        });
+        let recovered = match (recovered, damaged.first()) {
+            // The segments before a checkpoint that is damaged are not there.
+            (Err(LogError::Missing { .. }), Some(damage)) => return Err(damage.clone().into()),
+            (Ok(recovered), Some(damage)) if used.is_none() && recovered.summaries.is_empty() => {
+                return Err(damage.clone().into());
+            }
+            (recovered, _) => recovered?,
+        };
+        if let Some(failure) = failure {
+            return Err(failure.into());
+        }
+        let (worker, void) = recovery.finish()?;
+        Ok(WorkerFiles { worker, void, recovered, numbers, used, damaged })
+    }
+}
+
 /// Reads the heads of a checkpoint, and whether it is whole.
 fn read_heads(
     folder: &mut (impl Folder + ?Sized),
     number: u64,
-    identity: LogIdentity,
+    identity: Option<LogIdentity>,
 ) -> Result<(WorkerRecovery, CheckpointHead), WorkerLogError> {
     let (mut recovery, mut failure) = (WorkerRecovery::new(), None);
-    let head = read_checkpoint(folder, number, Some(identity), &mut |kind, block| {
+    let head = read_checkpoint(folder, number, identity, &mut |kind, block| {
         if kind != BLOCK {
             return Err("a block of an unknown kind");
         }

@@ -25,6 +25,8 @@ const LOGS: &str = "log";
 const VOLUME: &str = "volume";
 /// A file that says that the logs are to be used no more.
 const VOID: &str = "void";
+/// How the names of logs begin that were set aside.
+const ASIDE: &str = "log.damaged-";
 
 /// Where the kernel says in which boot it is.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -71,13 +73,43 @@ pub enum DisksError {
 
 /// Whose logs a folder has, as its file `volume` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Volume {
-    node: NodeId,
-    workers: u32,
+pub(crate) struct Volume {
+    pub(crate) node: NodeId,
+    pub(crate) workers: u32,
     /// A random number, drawn when the folder was first used.
-    volume: u64,
+    pub(crate) volume: u64,
     /// The boot in which it was used last.
     boot: String,
+}
+
+/// The folder of the logs in the folder of a node.
+pub(crate) fn logs(data: &Path) -> PathBuf {
+    data.join(LOGS)
+}
+
+/// The folder of a worker's log among those.
+pub(crate) fn worker_folder(logs: &Path, worker: WorkerId) -> PathBuf {
+    logs.join(format!("worker-{}", worker.0))
+}
+
+/// Whether the next process of the node begins without memory.
+pub(crate) fn is_void(logs: &Path) -> bool {
+    logs.join(VOID).exists()
+}
+
+/// The names of logs that were set aside in the folder of a node, ascending.
+pub(crate) fn set_aside_before(data: &Path) -> Result<Vec<String>, DisksError> {
+    let all = fs::read_dir(data).and_then(|all| all.collect::<io::Result<Vec<_>>>());
+    let all = all.map_err(|error| failed(data, error))?.into_iter();
+    let names = all.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.filter(|name| name.starts_with(ASIDE)).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// In which boot the kernel is; empty where it does not say.
+fn present_boot() -> String {
+    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
 /// The log of a worker that was opened.
@@ -112,7 +144,7 @@ impl OpenedDisk {
 
 /// Has the next process of the node begin without memory: its logs hold what the cluster has given up.
 pub(crate) fn void(data: &Path) -> io::Result<()> {
-    let path = data.join(LOGS).join(VOID);
+    let path = logs(data).join(VOID);
     fs::write(&path, "")?;
     fs::File::open(&path)?.sync_all()
 }
@@ -142,18 +174,16 @@ impl OpenedDisks {
         owner: DisksOwner,
         new_volume: u64,
     ) -> Result<OpenedDisks, DisksError> {
-        let path = data.join(LOGS);
-        let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
-        if path.join(VOID).exists() {
+        let (path, boot) = (logs(data), present_boot());
+        if is_void(&path) {
             set_aside(data)?;
         }
         let found = Volume::read(&path)?;
         let new = Volume { node: owner.node, workers: owner.workers, volume: new_volume, boot };
         if let Some(found) = &found {
             found.check(&path, &new)?;
-            let is_other_boot = found.boot != new.boot || new.boot.is_empty();
             // What the kernel had may not have reached the disk.
-            if owner.durability == Durability::Async && is_other_boot {
+            if owner.durability == Durability::Async && found.is_other_boot() {
                 tracing::warn!(
                     node = %owner.node, path = %path.display(),
                     "the machine was started anew since this node ran, and its durability is async: its logs are set aside"
@@ -204,8 +234,8 @@ fn is_damage(error: &WorkerLogError) -> bool {
 
 /// Gives the folder of the logs another name, which no former one has.
 fn set_aside(data: &Path) -> Result<(), DisksError> {
-    let path = data.join(LOGS);
-    let names = (1..).map(|number: u32| data.join(format!("{LOGS}.damaged-{number}")));
+    let path = logs(data);
+    let names = (1..).map(|number: u32| data.join(format!("{ASIDE}{number}")));
     let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
     fs::rename(&path, free).map_err(|error| failed(&path, error))
 }
@@ -220,7 +250,7 @@ fn open_one(
     volume: u64,
     worker: WorkerId,
 ) -> Result<OpenedDisk, DisksError> {
-    let path = path.join(format!("worker-{}", worker.0));
+    let path = worker_folder(path, worker);
     let mut folder = DiskFolder::open(&path)?;
     if owner.durability == Durability::Async {
         folder = folder.without_flushes();
@@ -272,7 +302,14 @@ fn get_ready(
 }
 
 impl Volume {
-    fn read(path: &Path) -> Result<Option<Volume>, DisksError> {
+    /// Whether the machine was started anew since the folder was used last, or may have been.
+    pub(crate) fn is_other_boot(&self) -> bool {
+        let present = present_boot();
+        self.boot != present || present.is_empty()
+    }
+
+    /// What the folder of the logs says; `None` where there is none.
+    pub(crate) fn read(path: &Path) -> Result<Option<Volume>, DisksError> {
         let path = path.join(VOLUME);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,

@@ -34,6 +34,7 @@ mod connections;
 mod dashboard;
 mod disks;
 mod envelope;
+mod examine;
 mod health;
 mod http;
 mod manager;
@@ -49,8 +50,10 @@ mod worker_host;
 pub use builder::ServerBuilder;
 pub use config::{ConfigError, NodeConfig, ValueError};
 pub use disks::DisksError;
+pub use examine::{ExaminedLog, NodeExamination};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 pub use server::{Server, ServerEnd, ServerStartError};
+pub use shoal_node::{ExaminedStream, ExaminedWorkerLog, WorkerLogError};
 pub use shoal_registry::{EngineOptions, Protocol};
 pub use status::{
     AddedVoterStatus, DiskStatus, FollowerStatus, HotKeyStatus, HotKeysStatus, LackingStatus,

@@ -1,4 +1,4 @@
-//! `shoal doctor` and `shoal log inspect`, on folders of databases.
+//! `shoal doctor` and `shoal log inspect`, on folders of databases and of nodes.
 
 use shoal::{Db, Options};
 use std::fs;
@@ -63,6 +63,38 @@ fn a_database_is_whole_in_use_or_damaged() {
     assert!(code == 1 && text.contains("It may not be opened"), "{code}: {text}");
     assert!(text.contains(&format!("{} is damaged at byte", segment["file"].as_str().unwrap())));
     assert_eq!(shoal(&["log", "inspect"], &path).0, 1);
+}
+
+/// The folder is as a node leaves it that has ended before it wrote anything.
+#[test]
+fn logs_of_a_node_are_whole_damaged_or_void() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, logs) = (folder.path(), folder.path().join("log"));
+    let worker = logs.join("worker-0");
+    fs::create_dir_all(&worker).unwrap();
+    fs::write(logs.join("volume"), "node 3\nworkers 1\nvolume 00000000000000ff\nboot none\n")
+        .unwrap();
+    let (code, text) = shoal(&["doctor"], path);
+    assert!(code == 0 && text.contains("logs of n3, volume 00000000000000ff"), "{code}: {text}");
+    assert!(text.contains("The node may be started."), "{text}");
+    let (code, text) = shoal(&["log", "inspect", "--json"], path);
+    let found: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &found["node"], &found["logs"][0]["incarnation"]), (0, &3.into(), &0.into()));
+    let (code, text) = shoal(&["log", "inspect"], path);
+    assert!(code == 0 && text.contains("worker 0, incarnation 0"), "{code}: {text}");
+
+    let checkpoint = worker.join("checkpoint-000000000001");
+    fs::write(&checkpoint, "none").unwrap();
+    let (code, text) = shoal(&["doctor"], path);
+    assert!(code == 1 && text.contains("begins without memory"), "{code}: {text}");
+    assert_eq!(shoal(&["log", "inspect"], path).0, 1);
+    fs::remove_file(&checkpoint).unwrap();
+
+    fs::write(logs.join("void"), "").unwrap();
+    fs::create_dir(path.join("log.damaged-1")).unwrap();
+    let (code, text) = shoal(&["doctor"], path);
+    assert!(code == 1 && text.contains("The cluster has given up"), "{code}: {text}");
+    assert!(text.contains("log.damaged-1"), "{text}");
 }
 
 #[test]

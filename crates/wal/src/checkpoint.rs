@@ -58,6 +58,34 @@ pub fn checkpoints(folder: &mut (impl Folder + ?Sized)) -> Result<Vec<u64>, Fold
     Ok(numbers)
 }
 
+/// A checkpoint in a folder, for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExaminedCheckpoint {
+    /// The name of its file.
+    pub file: String,
+    /// The length of the file.
+    pub bytes: u64,
+    /// The first segment of the log that it needs; or what is wrong with it.
+    pub first: Result<u64, LogError>,
+}
+
+/// Reads all checkpoints of a folder, the newest first. Nothing is changed.
+///
+/// # Errors
+/// Those of the folder.
+pub fn examine_checkpoints(
+    folder: &mut (impl Folder + ?Sized),
+) -> Result<Vec<ExaminedCheckpoint>, FolderError> {
+    let mut examined = Vec::new();
+    for number in checkpoints(folder)? {
+        let file = checkpoint_name(number);
+        let bytes = folder.length(&file)?;
+        let read = read_checkpoint(folder, number, None, &mut |_, _| Ok(()));
+        examined.push(ExaminedCheckpoint { file, bytes, first: read.map(|head| head.first) });
+    }
+    Ok(examined)
+}
+
 /// Removes what is left of checkpoints that were not completed.
 ///
 /// # Errors

@@ -9,7 +9,7 @@ mod procedure;
 mod retry;
 mod transaction;
 
-pub use durable::{Examination, ExaminedCheckpoint, ExaminedTable, OpenError};
+pub use durable::{Examination, ExaminedTable, OpenError};
 pub(crate) use retry::LocalRetries;
 pub use transaction::EmbeddedTransaction;
 

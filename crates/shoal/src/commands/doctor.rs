@@ -1,28 +1,42 @@
-//! `shoal doctor`: whether the folder of a database is whole.
+//! `shoal doctor`: whether the folder of a database, or of a node, is whole.
 
 use super::{CommandError, CommandOutcome, print};
 use clap::Args;
 use shoal_client::{Examination, LogError, OpenError};
+use shoal_server::{DisksError, ExaminedLog, NodeExamination, WorkerLogError};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Say whether a database on disk is whole, whether it may be opened, and what to do if not
+/// Say whether a database on disk, or the logs of a node, are whole, whether they may be used, and what to do if not
 ///
-/// All its files are read, and the database is restored in memory as `Db::open` would. Nothing is changed.
+/// All files are read. A database is restored in memory as `Db::open` would, the logs of a node as `shoal serve` would. Nothing is
+/// changed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   shoal doctor /var/lib/accounts
+  shoal doctor /var/lib/shoal
 
-Exit codes: 0 it is whole and may be opened, 1 it is damaged, in use, or may not be opened, 2 the folder holds no database")]
+Exit codes: 0 it is whole and may be used, 1 it is damaged, in use, or may not be used, 2 the folder holds neither")]
 pub struct Doctor {
-    /// The folder that a program passes to `Db::open`
+    /// The folder that a program passes to `Db::open`, or the `data` of a node's file
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
 impl Doctor {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        if let Some(found) = node_logs(&self.folder)? {
+            let (text, outcome) = match NodeExamination::check_free(&self.folder) {
+                Ok(()) => node_verdict(&found),
+                Err(error) => {
+                    let advice = "Nothing was examined. Stop the node, then ask again.";
+                    (format!("{error}\n{advice}\n"), CommandOutcome::Fails)
+                }
+            };
+            print(&format!("{}: {text}", self.folder.display()))?;
+            return Ok(outcome);
+        }
         if let Err(error) = Examination::check_free(&self.folder) {
             return self.refuse(&error);
         }
@@ -61,12 +75,85 @@ impl Doctor {
     }
 }
 
+/// What a node has written in the folder, if one has.
+pub fn node_logs(folder: &Path) -> Result<Option<NodeExamination>, CommandError> {
+    NodeExamination::of(folder).map_err(|error| match error {
+        DisksError::Folder(error) => CommandError::Usage(error.to_string()),
+        error => CommandError::Database(format!("{}: {error}", folder.display())),
+    })
+}
+
+/// What is to be said of the logs of a node.
+fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
+    let mut text = format!("logs of {}, volume {:016x}\n", found.node, found.volume);
+    let (mut is_whole, mut may_start, mut loses_memory) = (true, true, found.is_void);
+    for ExaminedLog { worker, log } in &found.logs {
+        let what = match log {
+            Ok(log) => {
+                let damaged = log.checkpoints.iter().filter(|it| it.first.is_err()).count();
+                is_whole &= damaged == 0;
+                let torn = log.torn.as_ref().map(|torn| {
+                    format!("; its end is torn, in {} at byte {}", torn.file, torn.offset)
+                });
+                format!(
+                    "{} streams, {} segments, {} checkpoints, {damaged} of them damaged{}",
+                    log.streams.len(),
+                    log.segments.len(),
+                    log.checkpoints.len(),
+                    torn.unwrap_or_default()
+                )
+            }
+            Err(error) => {
+                let is_damage = is_damage(error);
+                (is_whole, may_start) = (false, may_start && is_damage);
+                loses_memory |= is_damage;
+                error.to_string()
+            }
+        };
+        let _ = writeln!(text, "worker {}: {what}", worker.0);
+    }
+    if !found.set_aside.is_empty() {
+        let _ = writeln!(text, "Set aside before: {}.", found.set_aside.join(", "));
+    }
+    text += match (may_start, loses_memory) {
+        (false, _) => {
+            "The node may not be started with these files: they are another's, of a newer build, or cannot be read.\n"
+        }
+        (true, true) if found.is_void => {
+            "The cluster has given up what the logs hold: the node may be started, and begins without memory.\n"
+        }
+        (true, true) => {
+            "The node may be started: it sets its logs aside, begins without memory, and copies its shards from other nodes. \
+             Start it while those are up, and look at the disk.\n"
+        }
+        (true, false) if found.is_other_boot => {
+            "The node may be started. The machine was started anew since it ran: with durability `async` it begins without memory.\n"
+        }
+        (true, false) => "The node may be started, and has its memory.\n",
+    };
+    let holds = is_whole && may_start && !loses_memory;
+    (text, if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
+}
+
+/// Whether files that were whole once are not any more.
+fn is_damage(error: &WorkerLogError) -> bool {
+    match error {
+        WorkerLogError::Log(error) => {
+            matches!(error, LogError::Damaged { .. } | LogError::Missing { .. })
+        }
+        WorkerLogError::Content(_) => true,
+    }
+}
+
 /// A folder without a database is a wrong argument.
 pub fn check_database(folder: &Path, found: &Examination) -> Result<(), CommandError> {
     match found.identity {
         Some(_) => Ok(()),
         None => {
-            let message = format!("{} holds no database: name the folder of one", folder.display());
+            let message = format!(
+                "{} holds no database and no logs of a node: name the folder of one",
+                folder.display()
+            );
             Err(CommandError::Usage(message))
         }
     }

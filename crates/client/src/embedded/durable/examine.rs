@@ -5,24 +5,10 @@ use super::restore::{Restored, restore, store_to_look_at};
 use shoal_disk::DiskFolder;
 use shoal_store::{CopyPart, Store, WalkPlace};
 use shoal_types::{Clock, TableId};
-use shoal_wal::{
-    Folder, LogError, LogIdentity, SegmentSummary, Torn, checkpoint_name, checkpoints,
-    read_checkpoint,
-};
+use shoal_wal::{ExaminedCheckpoint, LogIdentity, SegmentSummary, Torn, examine_checkpoints};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A checkpoint in a folder.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExaminedCheckpoint {
-    /// The name of its file.
-    pub file: String,
-    /// The length of the file.
-    pub bytes: u64,
-    /// The first segment of the log that it needs; or what is wrong with it.
-    pub first: Result<u64, LogError>,
-}
 
 /// What a table has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,17 +69,6 @@ impl Examination {
     pub fn check_free(path: &Path) -> Result<(), OpenError> {
         Ok(DiskFolder::check_free(path)?)
     }
-}
-
-fn examine_checkpoints(folder: &mut DiskFolder) -> Result<Vec<ExaminedCheckpoint>, OpenError> {
-    let mut examined = Vec::new();
-    for number in checkpoints(folder)? {
-        let file = checkpoint_name(number);
-        let bytes = folder.length(&file)?;
-        let read = read_checkpoint(folder, number, None, &mut |_, _| Ok(()));
-        examined.push(ExaminedCheckpoint { file, bytes, first: read.map(|head| head.first) });
-    }
-    Ok(examined)
 }
 
 fn examine_tables(store: &Arc<Store>) -> Result<Vec<ExaminedTable>, OpenError> {

@@ -51,6 +51,6 @@ mod shared;
 mod tests;
 
 pub(super) use durability::Durability;
-pub use examine::{Examination, ExaminedCheckpoint, ExaminedTable};
+pub use examine::{Examination, ExaminedTable};
 pub(super) use log::{DurableLog, LogOptions};
 pub use open_error::OpenError;

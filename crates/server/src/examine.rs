@@ -1,0 +1,69 @@
+//! What the folder of a node holds of logs, for operators.
+
+use crate::disks::{self, DisksError, Volume};
+use shoal_disk::DiskFolder;
+use shoal_node::{ExaminedWorkerLog, WorkerLogError};
+use shoal_types::{NodeId, WorkerId};
+use std::path::Path;
+
+/// The log of a worker, or why it cannot be used.
+#[derive(Debug)]
+pub struct ExaminedLog {
+    /// The worker whose log it is.
+    pub worker: WorkerId,
+    /// What it holds.
+    pub log: Result<ExaminedWorkerLog, WorkerLogError>,
+}
+
+/// What the folder of a node holds.
+#[derive(Debug)]
+pub struct NodeExamination {
+    /// The node that has written it.
+    pub node: NodeId,
+    /// The random number of the volume.
+    pub volume: u64,
+    /// The machine was started anew since: with `async`, what was written may not have reached the disk.
+    pub is_other_boot: bool,
+    /// The cluster has given up what the logs hold: the next process begins without memory.
+    pub is_void: bool,
+    /// Logs that were set aside, by the names of their folders.
+    pub set_aside: Vec<String>,
+    /// By worker.
+    pub logs: Vec<ExaminedLog>,
+}
+
+impl NodeExamination {
+    /// Reads all logs in the folder of a node, the `data` of its file. Nothing is changed. `None` where no node has written logs there.
+    ///
+    /// # Errors
+    /// [`DisksError`], where the files that name the owner cannot be read.
+    pub fn of(data: &Path) -> Result<Option<NodeExamination>, DisksError> {
+        let logs = disks::logs(data);
+        let Some(volume) = Volume::read(&logs)? else { return Ok(None) };
+        let examined = (0..volume.workers).map(WorkerId).map(|worker| -> Result<_, DisksError> {
+            let mut folder = DiskFolder::view(&disks::worker_folder(&logs, worker))?;
+            Ok(ExaminedLog { worker, log: ExaminedWorkerLog::of(&mut folder) })
+        });
+        Ok(Some(NodeExamination {
+            node: volume.node,
+            volume: volume.volume,
+            is_other_boot: volume.is_other_boot(),
+            is_void: disks::is_void(&logs),
+            set_aside: disks::set_aside_before(data)?,
+            logs: examined.collect::<Result<_, _>>()?,
+        }))
+    }
+
+    /// Whether a process of the node uses the folder.
+    ///
+    /// # Errors
+    /// [`DisksError::Folder`], which names the process.
+    pub fn check_free(data: &Path) -> Result<(), DisksError> {
+        let logs = disks::logs(data);
+        let Some(volume) = Volume::read(&logs)? else { return Ok(()) };
+        let mut workers = (0..volume.workers).map(WorkerId);
+        workers.try_for_each(|worker| {
+            Ok(DiskFolder::check_free(&disks::worker_folder(&logs, worker))?)
+        })
+    }
+}
