@@ -9,7 +9,7 @@ use bytes::Bytes;
 use shoal_client::{Cluster, ClusterOptions, ClusterTransaction};
 use shoal_cluster::topology::Regions;
 use shoal_types::bulk_load::LoadRow;
-use shoal_types::{Call, Counted, Database, Error, Rejected, Result, Scan, TableId};
+use shoal_types::{Call, Counted, Database, Durability, Error, Rejected, Result, Scan, TableId};
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work};
 use shoal_workloads::placed::unplaced_division;
 use std::fmt;
@@ -124,6 +124,11 @@ impl RemoteDatabase {
             future.as_mut().poll(context)
         })
         .await
+    }
+
+    /// When the cluster's replicas acknowledge what they store.
+    pub fn durability(&self) -> Durability {
+        self.cluster.topology().durability()
     }
 
     /// The datacenters of the cluster, and how far they are from each other.

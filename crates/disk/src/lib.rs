@@ -12,6 +12,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 /// The name of the file that is locked, and has the id of the process that holds the lock.
@@ -70,6 +72,8 @@ pub struct DiskFolder {
     lock: Option<Arc<File>>,
     /// Whether flushes reach the disk.
     flushes: bool,
+    /// How much longer a flush takes than it does.
+    flush_delay: Duration,
 }
 
 impl DiskFolder {
@@ -88,13 +92,20 @@ impl DiskFolder {
         lock.set_len(0).map_err(failed)?;
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let lock = Some(Arc::new(lock));
-        Ok(DiskFolder { path: path.to_owned(), files: BTreeMap::new(), lock, flushes: true })
+        let (path, flush_delay) = (path.to_owned(), Duration::ZERO);
+        Ok(DiskFolder { path, files: BTreeMap::new(), lock, flushes: true, flush_delay })
     }
 
     /// The same folder, where what is written counts as durable when the kernel has it: flushes do nothing.
     #[must_use]
     pub fn without_flushes(self) -> DiskFolder {
         DiskFolder { flushes: false, ..self }
+    }
+
+    /// The same folder, as if on a disk whose flushes take so much longer: to measure what that costs.
+    #[must_use]
+    pub fn with_flush_delay(self, flush_delay: Duration) -> DiskFolder {
+        DiskFolder { flush_delay, ..self }
     }
 
     /// Checks that no process uses the folder, where it exists.
@@ -117,15 +128,16 @@ impl DiskFolder {
     pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
         fs::read_dir(path).map_err(|error| failed_at(path, &error))?;
         let (path, files) = (path.to_owned(), BTreeMap::new());
-        Ok(DiskFolder { path, files, lock: None, flushes: false })
+        Ok(DiskFolder { path, files, lock: None, flushes: false, flush_delay: Duration::ZERO })
     }
 
     /// Another handle of the same folder, for another thread.
     #[must_use]
     pub fn another(&self) -> DiskFolder {
-        let DiskFolder { path, lock, flushes, .. } = self;
+        let DiskFolder { path, lock, flushes, flush_delay, .. } = self;
         let (path, lock) = (path.clone(), lock.clone());
-        DiskFolder { path, files: BTreeMap::new(), lock, flushes: *flushes }
+        let (flushes, flush_delay) = (*flushes, *flush_delay);
+        DiskFolder { path, files: BTreeMap::new(), lock, flushes, flush_delay }
     }
 
     /// The folder's path, as it was given.
@@ -216,10 +228,16 @@ impl Folder for DiskFolder {
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
-        match self.flushes {
-            true => self.with_file(name, File::sync_data),
-            false => Ok(()),
+        if self.flushes {
+            self.with_file(name, File::sync_data)?;
+            let end = Instant::now() + self.flush_delay;
+            while let Some(left) =
+                end.checked_duration_since(Instant::now()).filter(|it| !it.is_zero())
+            {
+                thread::park_timeout(left);
+            }
         }
+        Ok(())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), FolderError> {

@@ -81,6 +81,8 @@ pub struct NodeConfig {
     pub chaos: bool,
     /// How wrong its clock is made: for tests.
     pub clock_error: ClockError,
+    /// How much longer flushes of its disk take than they do: for measurements.
+    pub flush_delay: Duration,
     /// A transaction that takes longer is logged. `None`: none is.
     pub slow_after: Option<Duration>,
     /// Bytes of keys, versions and index that each of its copies of shards may hold.
@@ -294,6 +296,7 @@ impl NodeConfig {
             engine: EngineOptions::default(),
             chaos: false,
             clock_error: ClockError::default(),
+            flush_delay: Duration::ZERO,
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
@@ -339,6 +342,7 @@ impl NodeConfig {
             engine: manager_host.engine(file.engine, file.max_clock_offset_ms)?,
             chaos: file.chaos,
             clock_error: manager_host.clock_error(file.clock_error_ms)?,
+            flush_delay: Duration::ZERO,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
                 Some(0) => None,

@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// The folder of the logs in the node's folder.
@@ -164,6 +165,8 @@ pub(crate) struct DisksOwner {
     pub(crate) node: NodeId,
     pub(crate) workers: u32,
     pub(crate) durability: Durability,
+    /// How much longer flushes take than they do.
+    pub(crate) flush_delay: Duration,
 }
 
 impl OpenedDisks {
@@ -251,7 +254,7 @@ fn open_one(
     worker: WorkerId,
 ) -> Result<OpenedDisk, DisksError> {
     let path = worker_folder(path, worker);
-    let mut folder = DiskFolder::open(&path)?;
+    let mut folder = DiskFolder::open(&path)?.with_flush_delay(owner.flush_delay);
     if owner.durability == Durability::Async {
         folder = folder.without_flushes();
     }

@@ -298,7 +298,8 @@ fn open_disks<E: RegisteredEngine>(
     }
     let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
     let (node, workers) = (config.node, config.topology.workers());
-    let owner = DisksOwner { cluster, node, workers, durability };
+    let flush_delay = config.flush_delay;
+    let owner = DisksOwner { cluster, node, workers, durability, flush_delay };
     Ok(Some(OpenedDisks::open(data, owner, new_volume)?))
 }
 

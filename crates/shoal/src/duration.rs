@@ -15,12 +15,13 @@ pub fn parse(text: &str) -> Result<Duration, String> {
         text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
     let (number, unit) = text.split_at(digits);
     let unit_s = match unit.trim() {
+        "us" | "µs" => 0.000_001,
         "ms" => 0.001,
         "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
         "" => return Err("a unit is missing: write 10s, 500ms, 2m or 1h".into()),
-        unit => return Err(format!("'{unit}' is no unit of time: write ms, s, m or h")),
+        unit => return Err(format!("'{unit}' is no unit of time: write us, ms, s, m or h")),
     };
     let number: f64 =
         number.parse().map_err(|_| "a number and a unit are expected, as in 10s".to_owned())?;
@@ -60,6 +61,7 @@ mod tests {
         let milliseconds = |text| parse(text).map(|duration| duration.as_millis());
         assert_eq!(milliseconds("500ms"), Ok(500));
         assert_eq!(milliseconds("10s"), Ok(10_000));
+        assert_eq!(parse("150us"), Ok(Duration::from_micros(150)));
         assert_eq!(milliseconds("1.5 m"), Ok(90_000));
         assert_eq!(milliseconds("1h"), Ok(3_600_000));
         assert_eq!(milliseconds("0s"), Ok(0));

@@ -78,7 +78,7 @@ impl Trial {
         };
         let bench =
             Bench { load, settings: &self.settings, target: &words, progress: &mut progress };
-        Ok(told(bench.on_cluster(&runs)?, &plan.regions, &self.regions))
+        Ok(told(bench.on_cluster(&runs)?, &plan.regions, &self.regions, &plan.durability_words()))
     }
 
     /// Whether a leader is due to be stopped, or was.
@@ -89,9 +89,18 @@ impl Trial {
     }
 }
 
-/// The measurement, with the distances among its parameters, and where its clients were.
-pub fn told(mut measured: Measurement, regions: &Regions, clients_in: &[String]) -> Measurement {
-    let facts = [("distances one way", regions.to_string()), ("clients in", clients_in.join(", "))];
+/// The measurement, with the distances among its parameters, where its clients were, and when replicas acknowledge.
+pub fn told(
+    mut measured: Measurement,
+    regions: &Regions,
+    clients_in: &[String],
+    durability: &str,
+) -> Measurement {
+    let facts = [
+        ("distances one way", regions.to_string()),
+        ("clients in", clients_in.join(", ")),
+        ("durability", durability.to_owned()),
+    ];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
     let facts = facts.map(|(name, value)| Parameter { name, value });
     measured.parameters.extend(facts);

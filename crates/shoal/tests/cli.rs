@@ -21,7 +21,7 @@ fn refused(arguments: &[&str]) -> String {
     message
 }
 
-const EXPERIMENTS: [&str; 19] = [
+const EXPERIMENTS: [&str; 25] = [
     "mako-fig6",
     "mako-fig7",
     "mako-fig8",
@@ -41,6 +41,12 @@ const EXPERIMENTS: [&str; 19] = [
     "tiga-fig12",
     "tiga-fig13",
     "tiga-fig14",
+    "zeus-fig7",
+    "zeus-fig8",
+    "zeus-fig9",
+    "zeus-fig10",
+    "zeus-fig11",
+    "zeus-fig12",
 ];
 
 #[test]
@@ -81,7 +87,7 @@ fn help_has_an_example_for_every_command() {
 
 #[test]
 fn mistakes_are_named() {
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 37] = [
         (&["bench", "tpcx"], "tpcc"),
         (&["get", "kv", "(\"users\", 42"], "character 1: the tuple has no end: write )"),
         (&["put", "kv", "x00ff", "1"], "whose quotes the shell has removed"),
@@ -94,6 +100,8 @@ fn mistakes_are_named() {
         (&["bench", "micro", "--workers", "0"], "1..=16384"),
         (&["bench", "micro", "--workers", "1025"], "1024 threads"),
         (&["bench", "micro", "--inside"], "--local"),
+        (&["bench", "micro", "--local", "--durability", "fsync"], "go together"),
+        (&["bench", "micro", "--durability", "fsync"], "--local"),
         (&["bench", "micro", "--local", "--regions", "/no/such/file"], "`three` nor `tiga`"),
         (&["bench", "micro", "--local", "--regions", "/dev/null"], "there is no datacenter"),
         (&["bench", "micro", "--local", "--regions", "tiga", "--wan", "5ms"], "--wan: these"),
@@ -122,6 +130,20 @@ fn mistakes_are_named() {
         let message = refused(arguments);
         assert!(message.contains(named), "{arguments:?} should name {named}:\n{message}");
     }
+}
+
+#[test]
+fn a_cluster_on_disk_is_measured_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().display().to_string();
+    let arguments = "bench micro --local --durability fsync --flush-delay 100us --keys 1000 --warm-up 0s --duration 300ms \
+                     --no-progress --disk";
+    let arguments: Vec<&str> = arguments.split_whitespace().chain([&disk[..]]).collect();
+    let output = shoal(&arguments);
+    let (measured, message) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{measured}{message}");
+    assert!(measured.contains("durability fsync, each flush 100 µs longer"), "{measured}");
+    assert_eq!(fs::read_dir(&disk).unwrap().count(), 0, "the nodes' folders are removed");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::shape::{Shape, engine};
 use super::target::Credentials;
 use super::{CommandError, CommandOutcome, print, reserve, write};
+use crate::local::ClusterPlan;
 use crate::profile::Profiler;
 use crate::progress::Bar;
 use crate::report::ClusterCounters;
@@ -15,6 +16,7 @@ use shoal_bench::{
 };
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
+use shoal_types::Durability;
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, machine};
 use shoal_workloads::increments::Increments;
 use shoal_workloads::locality::HandoverShares;
@@ -262,10 +264,16 @@ struct Common {
     /// The commit protocols of clusters, one after another
     #[arg(long, value_delimiter = ',', default_value = Protocol::default().name(), value_parser = engine())]
     engines: Vec<Protocol>,
-    /// Keep the embedded database on disk, in a new folder within this one for each run; more `--workers` than cores share
-    /// flushes
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["local", "connect"])]
+    /// Keep the embedded database, or the nodes' logs, on disk, in a new folder within this one for each run; more `--workers`
+    /// than cores share flushes. The folder of a cluster is removed after its run
+    #[arg(long, value_name = "DIR", conflicts_with = "connect")]
     disk: Option<PathBuf>,
+    /// When the replicas of a cluster in this process acknowledge what they store: memory, async, fsync
+    #[arg(long, requires = "local", default_value = "memory")]
+    durability: Durability,
+    /// How much longer each flush of such a cluster takes than it does: 500us, 1ms
+    #[arg(long, value_name = "TIME", requires = "local", default_value = "0s", value_parser = duration::parse)]
+    flush_delay: Duration,
     /// Record where the time of this process goes while the first run measures, with perf, in this file, and show the most
     /// of it
     #[arg(long, value_name = "FILE")]
@@ -445,6 +453,11 @@ impl Common {
             return Err(CommandError::Usage(what_for.into()));
         }
         if self.local {
+            if self.durability.is_on_disk() != self.disk.is_some() {
+                let both = "--durability async or fsync and --disk go together: one says when nodes acknowledge, the other where \
+                            their logs are";
+                return Err(CommandError::Usage(both.into()));
+            }
             return self.run_local(load);
         }
         if !self.connect.is_empty() {
@@ -498,6 +511,12 @@ impl Common {
         let mut measured = Vec::new();
         for engine in &self.engines {
             let mut plan = self.shape.plan(self.node_workers, *engine)?;
+            plan = ClusterPlan {
+                durability: self.durability,
+                disk: self.disk.clone(),
+                flush_delay: self.flush_delay,
+                ..plan
+            };
             let reserved = self.reserved(load, self.workers().min(cores()), plan.replicas);
             plan.memory_bytes_reserved = reserved / plan.nodes() as usize;
             let trial = Trial {
@@ -530,17 +549,17 @@ impl Common {
         let outside = OutsideClients { options, regions: &self.region };
         let (addresses, access) = (self.connect.clone(), options.access.clone());
         let counters = Arc::new(ClusterCounters { addresses, access });
-        let mut regions = None;
+        let mut facts = None;
         let measured = self.measure(load, "cluster", 0, |bench| {
             bench.connected(outside, &mut || {
                 let (options, counters) = (options.clone(), counters.clone());
                 let db = RemoteDatabase::connect(&self.connect, options, counters)?;
-                regions = Some(db.regions());
+                facts = Some((db.regions(), db.durability()));
                 Ok(if self.reload { db.emptied() } else { db })
             })
         })?;
-        let regions = regions.expect("it was measured on a cluster");
-        self.report(&trial::told(measured, &regions, &self.region))
+        let (regions, durability) = facts.expect("it was measured on a cluster");
+        self.report(&trial::told(measured, &regions, &self.region, &durability.to_string()))
     }
 
     /// Has `measure` make a measurement of `target`, and shows its progress.

@@ -8,7 +8,10 @@ use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
 use shoal_net::Secret;
 use shoal_server::{ConfigError, NodeConfig, NodeStatus, Server, WorkerCommand};
 use shoal_types::{Counted, NodeId, ShardId, WorkerId};
+use std::fs;
+use std::io;
 use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -23,6 +26,30 @@ pub struct InProcessCluster {
     workers: u32,
     /// What the workers of nodes that were stopped had counted.
     stopped: Mutex<Vec<NodeStatus>>,
+    /// The folder of the nodes, which goes when they have ended: fields are dropped in this order.
+    _folder: Option<RemovedFolder>,
+}
+
+/// A folder that is removed when this is dropped.
+#[derive(Debug)]
+struct RemovedFolder(PathBuf);
+
+impl RemovedFolder {
+    /// A new folder within this one.
+    fn within(parent: &Path) -> io::Result<RemovedFolder> {
+        let names = (1..).map(|number: u32| parent.join(format!("cluster-{number}")));
+        let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
+        fs::create_dir_all(&free)?;
+        Ok(RemovedFolder(free))
+    }
+}
+
+impl Drop for RemovedFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::warn!(path = %self.0.display(), %error, "the folder of a measured cluster stays");
+        }
+    }
 }
 
 impl InProcessCluster {
@@ -37,18 +64,31 @@ impl InProcessCluster {
         let managers = topology.nodes().iter().filter(|node| names.contains(&node.name));
         let managers: Vec<NodeId> = managers.map(|node| node.id).collect();
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
+        let folder = plan.disk.as_deref().filter(|_| plan.durability.is_on_disk());
+        let folder = folder.map(RemovedFolder::within).transpose();
+        let folder = folder.map_err(|error| format!("no folder for the nodes: {error}"))?;
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let (engine, clock_error) = (plan.engine.clone(), plan.clock_error(node.id));
-            let memory_bytes_reserved = plan.memory_bytes_reserved;
-            Ok(NodeConfig { engine, clock_error, memory_bytes_reserved, ..config })
+            let (memory_bytes_reserved, flush_delay) =
+                (plan.memory_bytes_reserved, plan.flush_delay);
+            let data = folder.as_ref().map(|folder| folder.0.join(&node.name));
+            Ok(NodeConfig {
+                engine,
+                clock_error,
+                memory_bytes_reserved,
+                flush_delay,
+                data,
+                ..config
+            })
         };
         let servers = start_all(topology.nodes().iter().map(config), listeners)?;
         let runtime = ask::runtime().map_err(|error| error.to_string())?;
         let report = runtime.block_on(wait_ready(&addresses, &open_access()))?;
         let leaders = report.leaders().into_values().map(|node| node as usize).collect();
         let stopped = Mutex::default();
-        Ok(InProcessCluster { addresses, servers, leaders, workers: plan.workers, stopped })
+        let workers = plan.workers;
+        Ok(InProcessCluster { addresses, servers, leaders, workers, stopped, _folder: folder })
     }
 }
 

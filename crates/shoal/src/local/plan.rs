@@ -6,8 +6,10 @@ use shoal_cluster::topology::{Partitioning, Regions, TableDefinition, Topology, 
 use shoal_net::ClockError;
 use shoal_server::EngineOptions;
 use shoal_types::{Distance, Durability, NodeId};
+use shoal_workloads::report::words;
 use std::io;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The table that a local cluster begins with, divided by the hash of whole keys, so that a first `shoal put` has one.
@@ -42,8 +44,12 @@ pub struct ClusterPlan {
     pub coordinators_in: Vec<String>,
     /// Workers of each node.
     pub workers: u32,
-    /// When replicas acknowledge what they store. Nodes on threads of one process have no folders: theirs store in memory.
+    /// When replicas acknowledge what they store.
     pub durability: Durability,
+    /// Where nodes on threads of one process have their folders, if their durability needs them.
+    pub disk: Option<PathBuf>,
+    /// How much longer flushes of such nodes take than they do.
+    pub flush_delay: Duration,
     /// The datacenters, and the emulated distances between them.
     pub regions: Regions,
     /// The commit engine. Files of nodes do not contain its options: only clusters of this process have them.
@@ -68,6 +74,8 @@ impl ClusterPlan {
             coordinators_in: Vec::new(),
             workers: 1,
             durability: Durability::Memory,
+            disk: None,
+            flush_delay: Duration::ZERO,
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
@@ -103,10 +111,25 @@ impl ClusterPlan {
             1 => String::new(),
             places => format!(", leaders in {places} datacenters"),
         };
+        let durability = match self.durability {
+            Durability::Memory => String::new(),
+            Durability::Async | Durability::Fsync => format!(", {}", self.durability_words()),
+        };
         let several =
             |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
-        format!("{}, {shards} of {replicas}{far}{spread}", self.engine_name())
+        format!("{}, {shards} of {replicas}{far}{spread}{durability}", self.engine_name())
+    }
+
+    /// The durability in words: `fsync`, or `fsync, each flush 1.00 ms longer`.
+    pub fn durability_words(&self) -> String {
+        match self.flush_delay {
+            Duration::ZERO => self.durability.to_string(),
+            delay => {
+                let longer = words::seconds(delay.as_secs_f64());
+                format!("{}, each flush {longer} longer", self.durability)
+            }
+        }
     }
 
     /// The same with this table, also where it has another of this name.
