@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use thiserror::Error;
 
 /// The name of the file that is locked, and has the id of the process that holds the lock.
@@ -230,11 +230,8 @@ impl Folder for DiskFolder {
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
         if self.flushes {
             self.with_file(name, File::sync_data)?;
-            let end = Instant::now() + self.flush_delay;
-            while let Some(left) =
-                end.checked_duration_since(Instant::now()).filter(|it| !it.is_zero())
-            {
-                thread::park_timeout(left);
+            if !self.flush_delay.is_zero() {
+                thread::park_timeout(self.flush_delay);
             }
         }
         Ok(())

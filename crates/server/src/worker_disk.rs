@@ -13,12 +13,12 @@ use crate::status::DiskStatus;
 use crate::worker_command::WorkerCommand;
 use shoal_disk::DiskFolder;
 use shoal_engine::latency::LatencyHistogram;
-use shoal_net::{Handle, UndeliveredCommand};
+use shoal_net::{Handle, SystemClock, UndeliveredCommand};
 use shoal_node::{
     CheckpointEffect, CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews,
     WorkerLog,
 };
-use shoal_types::WorkerPlace;
+use shoal_types::{Time, WorkerPlace};
 use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, checkpoint_name, perform};
 use std::collections::VecDeque;
 use std::fmt;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// How soon a file is made again for which there was no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -52,7 +52,7 @@ struct DiskFigures {
     log_bytes: u64,
     is_full: bool,
     /// When the last checkpoint was written.
-    checkpoint: Option<SystemTime>,
+    checkpoint: Option<Time>,
     checkpoint_bytes: u64,
 }
 
@@ -123,6 +123,7 @@ impl WorkerDisk {
             worker_hosts,
             checkpoints,
             requests: requests.clone(),
+            clock: SystemClock::new(),
             helpers: vec![checkpointer],
         };
         let WorkerPlace { node, worker } = place;
@@ -151,7 +152,7 @@ impl WorkerDisk {
         let DiskFigures { flushes, flush_max, log_bytes, is_full, checkpoint, checkpoint_bytes } =
             *self.news.figures();
         // A clock that was set back since makes it new.
-        let age = |at: SystemTime| SystemTime::now().duration_since(at).unwrap_or_default();
+        let age = |at: Time| SystemClock::new().now() - at;
         DiskStatus {
             flushes: ("flush", flushes).into(),
             flush_max_ns: flush_max.as_nanos() as u64,
@@ -177,7 +178,10 @@ fn begin_figures(folder: &DiskFolder, log: &WorkerLog, checkpoint: Option<u64>) 
     let file = file.and_then(|path| std::fs::metadata(path).ok());
     DiskFigures {
         log_bytes: log.bytes(),
-        checkpoint: file.as_ref().and_then(|it| it.modified().ok()),
+        checkpoint: file.as_ref().and_then(|it| {
+            let since = it.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+            Some(Time::ZERO + since)
+        }),
         checkpoint_bytes: file.map_or(0, |it| it.len()),
         ..DiskFigures::default()
     }
@@ -214,6 +218,7 @@ struct DiskThread {
     worker_hosts: Handle<WorkerCommand>,
     checkpoints: Sender<CheckpointEffect>,
     requests: Sender<DiskRequest>,
+    clock: SystemClock,
     /// The thread that writes checkpoints, and those that make segments.
     helpers: Vec<JoinHandle<()>>,
 }
@@ -276,7 +281,7 @@ impl DiskThread {
                 if let DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) = event {
                     let mut figures = self.news.figures();
                     (figures.checkpoint, figures.checkpoint_bytes) =
-                        (Some(SystemTime::now()), bytes);
+                        (Some(self.clock.now()), bytes);
                 }
                 self.log.step(event, &mut effects);
             }
@@ -306,9 +311,9 @@ impl DiskThread {
                 }));
             }
             Some(DiskEffect::Log(effect)) => {
-                let began = Instant::now();
+                let began = self.clock.now();
                 let event = perform(&mut self.folder, &effect);
-                let took = began.elapsed();
+                let took = self.clock.now() - began;
                 self.step(DiskEvent::Log(event));
                 self.note(matches!(effect, LogEffect::Flush { .. }).then_some(took));
             }

@@ -139,11 +139,11 @@ impl Replica {
         // What is refused stays so (rule T21). What is over may come: a new process of its coordinator does not know what the
         // one before has acknowledged by votes alone.
         let drops_over = step.options.bugs.has(TigaPlantedBug::DropWhatIsOver);
-        let may_come = |candidate: &Candidate| {
+        let is_excluded = |candidate: &Candidate| {
             let id = candidate.transaction.id;
-            !self.ledger.is_refused(id) && !(drops_over && self.ledger.is_over(id))
+            self.ledger.is_refused(id) || drops_over && self.ledger.is_over(id)
         };
-        let found = found.map(|(_, candidate)| candidate.clone()).filter(may_come);
+        let found = found.map(|(_, candidate)| candidate.clone()).filter(|it| !is_excluded(it));
         let by_timestamp = step.options.bugs.has(TigaPlantedBug::KeepByTimestamp);
         let last = self.ledger.recent.last_key_value().filter(|_| by_timestamp);
         let last = last.map_or(Time::ZERO, |(stamp, _)| stamp.t);

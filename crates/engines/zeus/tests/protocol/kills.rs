@@ -254,14 +254,14 @@ fn kill_each(acts: impl Fn(&mut Play)) -> BTreeSet<String> {
     acts(&mut whole);
     let kinds = whole.delivered.clone();
     whole.finish().expect("nothing fails where no node does");
-    for at in 0..kinds.len() {
+    for (at, kind) in kinds.iter().enumerate() {
         for victim in (0..NODES).map(NodeId) {
             let kill = Kill { victim, at };
             let mut play = Play::new(Some(kill));
             acts(&mut play);
             if let Err(what) = play.finish() {
                 let trace = play.cluster.trace.join("\n");
-                panic!("{kill:?}, at {}: {what}\n{trace}", kinds[at]);
+                panic!("{kill:?}, at {kind}: {what}\n{trace}");
             }
         }
     }
