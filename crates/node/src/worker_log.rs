@@ -49,6 +49,20 @@ impl From<FolderError> for WorkerLogError {
     }
 }
 
+impl WorkerLogError {
+    /// Whether files that were whole once are not any more: the worker has lost its memory.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            WorkerLogError::Log(LogError::Damaged { .. } | LogError::Missing { .. })
+            | WorkerLogError::Content(_) => true,
+            WorkerLogError::Log(
+                LogError::Folder(_) | LogError::Foreign { .. } | LogError::Newer { .. },
+            ) => false,
+        }
+    }
+}
+
 /// What a worker's log takes of the disk.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerLogOptions {

@@ -13,7 +13,7 @@ use shoal_node::{
     DiskEffect, DiskWork, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError, WorkerLogOptions,
 };
 use shoal_types::{ClusterId, Durability, NodeId, ShardId, WorkerId};
-use shoal_wal::{FolderError, LogError, LogIdentity};
+use shoal_wal::{FolderError, LogIdentity};
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 use std::io;
@@ -201,7 +201,7 @@ impl OpenedDisks {
                 Volume { boot: new.boot, ..found }.write(&path)?;
                 Ok(OpenedDisks { disks, is_lost: false })
             }
-            Err(DisksError::Refused { path: worker, error }) if is_damage(&error) => {
+            Err(DisksError::Refused { path: worker, error }) if error.is_damage() => {
                 tracing::error!(
                     node = %owner.node, path = %worker.display(), %error,
                     "the log of a worker is damaged: all logs of the node are set aside, and it begins without memory"
@@ -222,17 +222,6 @@ impl OpenedDisks {
 
 fn failed(path: &Path, error: io::Error) -> DisksError {
     DisksError::System { path: path.to_owned(), error }
-}
-
-/// Whether files that were whole once are not any more.
-fn is_damage(error: &WorkerLogError) -> bool {
-    match error {
-        WorkerLogError::Log(LogError::Damaged { .. } | LogError::Missing { .. })
-        | WorkerLogError::Content(_) => true,
-        WorkerLogError::Log(
-            LogError::Folder(_) | LogError::Foreign { .. } | LogError::Newer { .. },
-        ) => false,
-    }
 }
 
 /// Gives the folder of the logs another name, which no former one has.

@@ -3,7 +3,7 @@
 use super::{CommandError, CommandOutcome, print};
 use clap::Args;
 use shoal_client::{Examination, LogError, OpenError};
-use shoal_server::{DisksError, ExaminedLog, NodeExamination, WorkerLogError};
+use shoal_server::{DisksError, ExaminedLog, NodeExamination};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -104,7 +104,7 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
                 )
             }
             Err(error) => {
-                let is_damage = is_damage(error);
+                let is_damage = error.is_damage();
                 (is_whole, may_start) = (false, may_start && is_damage);
                 loses_memory |= is_damage;
                 error.to_string()
@@ -133,16 +133,6 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     };
     let holds = is_whole && may_start && !loses_memory;
     (text, if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
-}
-
-/// Whether files that were whole once are not any more.
-fn is_damage(error: &WorkerLogError) -> bool {
-    match error {
-        WorkerLogError::Log(error) => {
-            matches!(error, LogError::Damaged { .. } | LogError::Missing { .. })
-        }
-        WorkerLogError::Content(_) => true,
-    }
 }
 
 /// A folder without a database is a wrong argument.
