@@ -34,6 +34,9 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How soon a command is sent again to a worker whose queue of them was full.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
 
+/// How often the log thread asks for the free room on the disk. It wakes at least this often ([`RETRY_AFTER`]).
+const MEASURE_ROOM_EVERY: Duration = Duration::from_secs(1);
+
 /// What the log thread is asked to do.
 enum DiskRequest {
     Write(Vec<Record>),
@@ -54,6 +57,8 @@ struct DiskFigures {
     /// When the last checkpoint was written.
     checkpoint: Option<Time>,
     checkpoint_bytes: u64,
+    /// The free room on the disk, at most [`MEASURE_ROOM_EVERY`] old; `None` if the system does not say.
+    free_bytes: Option<u64>,
 }
 
 /// What a worker has not taken.
@@ -75,8 +80,7 @@ pub(crate) struct WorkerDisk {
     requests: Sender<DiskRequest>,
     news: Arc<DiskNews>,
     thread: Option<JoinHandle<()>>,
-    /// To ask for the room on the disk.
-    folder: DiskFolder,
+    clock: SystemClock,
 }
 
 impl Drop for WorkerDisk {
@@ -108,9 +112,9 @@ impl WorkerDisk {
         let OpenedDisk { folder, identity, log, effects, checkpoint, .. } = disk;
         let (requests, inbox) = channel();
         let figures = Mutex::new(begin_figures(&folder, &log, checkpoint));
+        let clock = SystemClock::new();
         let is_announced = AtomicBool::new(false);
         let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
-        let viewed = folder.another();
         let (checkpoints, checkpointer) =
             start_checkpoints(place, folder.another(), requests.clone())?;
         let thread = DiskThread {
@@ -123,13 +127,14 @@ impl WorkerDisk {
             worker_hosts,
             checkpoints,
             requests: requests.clone(),
-            clock: SystemClock::new(),
+            clock,
+            room_measured: clock.now(),
             helpers: vec![checkpointer],
         };
         let WorkerPlace { node, worker } = place;
         let name = format!("{node}-log-{}", worker.0);
         let thread = thread::Builder::new().name(name).spawn(move || thread.run(&inbox))?;
-        Ok(WorkerDisk { requests, news, thread: Some(thread), folder: viewed })
+        Ok(WorkerDisk { requests, news, thread: Some(thread), clock })
     }
 
     /// Appends records to the log.
@@ -149,18 +154,17 @@ impl WorkerDisk {
 
     /// What the status of the worker says of its disk.
     pub(crate) fn status(&self) -> DiskStatus {
-        let DiskFigures { flushes, flush_max, log_bytes, is_full, checkpoint, checkpoint_bytes } =
-            *self.news.figures();
+        let figures = *self.news.figures();
         // A clock that was set back since makes it new.
-        let age = |at: Time| SystemClock::new().now() - at;
+        let age = |at: Time| self.clock.now() - at;
         DiskStatus {
-            flushes: ("flush", flushes).into(),
-            flush_max_ns: flush_max.as_nanos() as u64,
-            log_bytes,
-            is_full,
-            checkpoint_age_ms: checkpoint.map(|at| age(at).as_millis() as u64),
-            checkpoint_bytes,
-            free_bytes: self.folder.free_bytes().ok(),
+            flushes: ("flush", figures.flushes).into(),
+            flush_max_ns: figures.flush_max.as_nanos() as u64,
+            log_bytes: figures.log_bytes,
+            is_full: figures.is_full,
+            checkpoint_age_ms: figures.checkpoint.map(|at| age(at).as_millis() as u64),
+            checkpoint_bytes: figures.checkpoint_bytes,
+            free_bytes: figures.free_bytes,
         }
     }
 
@@ -183,6 +187,7 @@ fn begin_figures(folder: &DiskFolder, log: &WorkerLog, checkpoint: Option<u64>) 
             Some(Time::ZERO + since)
         }),
         checkpoint_bytes: file.map_or(0, |it| it.len()),
+        free_bytes: folder.free_bytes().ok(),
         ..DiskFigures::default()
     }
 }
@@ -219,6 +224,8 @@ struct DiskThread {
     checkpoints: Sender<CheckpointEffect>,
     requests: Sender<DiskRequest>,
     clock: SystemClock,
+    /// When the free room on the disk was asked for last.
+    room_measured: Time,
     /// The thread that writes checkpoints, and those that make segments.
     helpers: Vec<JoinHandle<()>>,
 }
@@ -238,6 +245,7 @@ impl DiskThread {
                 self.worker_hosts.stop();
                 break;
             }
+            self.measure_room();
             self.publish();
         }
         // Then the thread of checkpoints ends.
@@ -328,6 +336,16 @@ impl DiskThread {
             figures.flush_max = figures.flush_max.max(took);
         }
         (figures.log_bytes, figures.is_full) = (self.log.bytes(), self.log.is_full());
+    }
+
+    /// Asks for the free room on the disk if that was long ago. Here, because the system may take long to answer, and the worker
+    /// waits for nothing.
+    fn measure_room(&mut self) {
+        let now = self.clock.now();
+        if now - self.room_measured >= MEASURE_ROOM_EVERY {
+            self.room_measured = now;
+            self.news.figures().free_bytes = self.folder.free_bytes().ok();
+        }
     }
 
     /// Has the worker take what has happened.

@@ -3,7 +3,7 @@
 use super::{CommandError, CommandOutcome, print};
 use clap::Args;
 use shoal_client::{Examination, LogError, OpenError};
-use shoal_server::{DisksError, ExaminedLog, NodeExamination};
+use shoal_server::{DisksError, ExaminedLog, ExaminedWorkerLog, NodeExamination};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -26,14 +26,14 @@ pub struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        // Another error is that of `node_logs` too, which says what it means.
+        if let Err(error @ DisksError::Folder(_)) = NodeExamination::check_free(&self.folder) {
+            let advice = "Nothing was examined. Stop the node, then ask again.";
+            print(&format!("{}: {error}\n{advice}\n", self.folder.display()))?;
+            return Ok(CommandOutcome::Fails);
+        }
         if let Some(found) = node_logs(&self.folder)? {
-            let (text, outcome) = match NodeExamination::check_free(&self.folder) {
-                Ok(()) => node_verdict(&found),
-                Err(error) => {
-                    let advice = "Nothing was examined. Stop the node, then ask again.";
-                    (format!("{error}\n{advice}\n"), CommandOutcome::Fails)
-                }
-            };
+            let (text, outcome) = node_verdict(&found);
             print(&format!("{}: {text}", self.folder.display()))?;
             return Ok(outcome);
         }
@@ -90,18 +90,8 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     for ExaminedLog { worker, log } in &found.logs {
         let what = match log {
             Ok(log) => {
-                let damaged = log.checkpoints.iter().filter(|it| it.first.is_err()).count();
-                is_whole &= damaged == 0;
-                let torn = log.torn.as_ref().map(|torn| {
-                    format!("; its end is torn, in {} at byte {}", torn.file, torn.offset)
-                });
-                format!(
-                    "{} streams, {} segments, {} checkpoints, {damaged} of them damaged{}",
-                    log.streams.len(),
-                    log.segments.len(),
-                    log.checkpoints.len(),
-                    torn.unwrap_or_default()
-                )
+                is_whole &= damaged_checkpoints(log) == 0;
+                describe_log(log)
             }
             Err(error) => {
                 let is_damage = error.is_damage();
@@ -115,24 +105,48 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     if !found.set_aside.is_empty() {
         let _ = writeln!(text, "Set aside before: {}.", found.set_aside.join(", "));
     }
-    text += match (may_start, loses_memory) {
+    let _ = writeln!(text, "{}", start_advice(found, may_start, loses_memory));
+    let holds = is_whole && may_start && !loses_memory;
+    (text, if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
+}
+
+fn damaged_checkpoints(log: &ExaminedWorkerLog) -> usize {
+    log.checkpoints.iter().filter(|it| it.first.is_err()).count()
+}
+
+/// What a log holds that can be used.
+fn describe_log(log: &ExaminedWorkerLog) -> String {
+    let mut text = format!(
+        "{} streams, {} segments, {} checkpoints, {} of them damaged",
+        log.streams.len(),
+        log.segments.len(),
+        log.checkpoints.len(),
+        damaged_checkpoints(log)
+    );
+    if let Some(torn) = &log.torn {
+        let _ = write!(text, "; its end is torn, in {} at byte {}", torn.file, torn.offset);
+    }
+    text
+}
+
+/// Whether the node may be started with its logs, and what it does then.
+fn start_advice(found: &NodeExamination, may_start: bool, loses_memory: bool) -> &'static str {
+    match (may_start, loses_memory) {
         (false, _) => {
-            "The node may not be started with these files: they are another's, of a newer build, or cannot be read.\n"
+            "The node may not be started with these files: they are another's, of a newer build, or cannot be read."
         }
         (true, true) if found.is_void => {
-            "The cluster has given up what the logs hold: the node may be started, and begins without memory.\n"
+            "The cluster has given up what the logs hold: the node may be started, and begins without memory."
         }
         (true, true) => {
             "The node may be started: it sets its logs aside, begins without memory, and copies its shards from other nodes. \
-             Start it while those are up, and look at the disk.\n"
+             Start it while those are up, and look at the disk."
         }
         (true, false) if found.is_other_boot => {
-            "The node may be started. The machine was started anew since it ran: with durability `async` it begins without memory.\n"
+            "The node may be started. The machine was started anew since it ran: with durability `async` it begins without memory."
         }
-        (true, false) => "The node may be started, and has its memory.\n",
-    };
-    let holds = is_whole && may_start && !loses_memory;
-    (text, if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
+        (true, false) => "The node may be started, and has its memory.",
+    }
 }
 
 /// A folder without a database is a wrong argument.

@@ -3,15 +3,13 @@
 use super::folder::open_access;
 use super::plan::{ClusterPlan, secret};
 use super::ready::wait_ready;
+use super::removed_folder::RemovedFolder;
 use crate::{ask, procedures, report};
 use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
 use shoal_net::Secret;
 use shoal_server::{ConfigError, NodeConfig, NodeStatus, Server, WorkerCommand};
 use shoal_types::{Counted, NodeId, ShardId, WorkerId};
-use std::fs;
-use std::io;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -30,28 +28,6 @@ pub struct InProcessCluster {
     _folder: Option<RemovedFolder>,
 }
 
-/// A folder that is removed when this is dropped.
-#[derive(Debug)]
-struct RemovedFolder(PathBuf);
-
-impl RemovedFolder {
-    /// A new folder within this one.
-    fn within(parent: &Path) -> io::Result<RemovedFolder> {
-        let names = (1..).map(|number: u32| parent.join(format!("cluster-{number}")));
-        let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
-        fs::create_dir_all(&free)?;
-        Ok(RemovedFolder(free))
-    }
-}
-
-impl Drop for RemovedFolder {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(path = %self.0.display(), %error, "the folder of a measured cluster stays");
-        }
-    }
-}
-
 impl InProcessCluster {
     /// Starts it, and waits until every shard is served.
     ///
@@ -65,14 +41,14 @@ impl InProcessCluster {
         let managers: Vec<NodeId> = managers.map(|node| node.id).collect();
         let secret = Secret::new(secret().map_err(|error| error.to_string())?);
         let folder = plan.disk.as_deref().filter(|_| plan.durability.is_on_disk());
-        let folder = folder.map(RemovedFolder::within).transpose();
+        let folder = folder.map(|parent| RemovedFolder::new(parent, "cluster")).transpose();
         let folder = folder.map_err(|error| format!("no folder for the nodes: {error}"))?;
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let (engine, clock_error) = (plan.engine.clone(), plan.clock_error(node.id));
             let (memory_bytes_reserved, flush_delay) =
                 (plan.memory_bytes_reserved, plan.flush_delay);
-            let data = folder.as_ref().map(|folder| folder.0.join(&node.name));
+            let data = folder.as_ref().map(|folder| folder.path().join(&node.name));
             Ok(NodeConfig {
                 engine,
                 clock_error,

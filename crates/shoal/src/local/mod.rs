@@ -18,6 +18,7 @@ mod namespaces;
 mod plan;
 mod processes;
 mod ready;
+mod removed_folder;
 mod split;
 
 pub use files::write_files;

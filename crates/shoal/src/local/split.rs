@@ -8,12 +8,12 @@ use super::in_process::{start_all, statuses};
 use super::plan::ClusterPlan;
 use super::processes::NodeProcesses;
 use super::ready::wait_ready;
+use super::removed_folder::RemovedFolder;
 use crate::{ask, report};
 use shoal_bench::cluster::{MakeTask, MeasuredCluster, OwnCluster};
 use shoal_server::{NodeConfig, Server, WorkerCommand};
 use shoal_types::{Counted, ShardId, WorkerId};
-use std::path::PathBuf;
-use std::{fmt, fs, io};
+use std::{env, fmt, io, process};
 use tokio::runtime::Runtime;
 
 /// A local cluster of which one node consists of threads of this process. All of it ends when this is dropped.
@@ -31,7 +31,8 @@ pub struct SplitCluster {
 /// The nodes in processes of their own, and the folder of their files.
 struct OtherNodes {
     processes: NodeProcesses,
-    folder: ClusterFolder,
+    /// It goes when they have ended.
+    _folder: RemovedFolder,
 }
 
 impl SplitCluster {
@@ -43,15 +44,16 @@ impl SplitCluster {
     pub fn start(plan: &ClusterPlan, here: usize) -> Result<SplitCluster, String> {
         let said = |error: io::Error| error.to_string();
         let (mut listeners, addresses) = plan.listen(0).map_err(said)?;
-        let folder = ClusterFolder(new_folder().map_err(said)?);
-        let others = OtherNodes { processes: NodeProcesses::default(), folder };
-        let folder = &others.folder;
+        let name = format!("shoal-{}", process::id());
+        let removed = RemovedFolder::new(&env::temp_dir(), &name).map_err(said)?;
+        let folder = ClusterFolder(removed.path().to_owned());
+        let others = OtherNodes { processes: NodeProcesses::default(), _folder: removed };
         let nodes =
-            write_files(folder, plan, &addresses, &[], Security::default()).map_err(said)?;
+            write_files(&folder, plan, &addresses, &[], Security::default()).map_err(said)?;
         let listener = listeners.swap_remove(here);
         drop(listeners);
         for (at, node) in nodes.iter().enumerate().filter(|(at, _)| *at != here) {
-            others.processes.start(folder, None, at, node).map_err(said)?;
+            others.processes.start(&folder, None, at, node).map_err(said)?;
         }
         let config =
             |node: &LocalNode| NodeConfig::read(&folder.node(&node.name).join("node.toml"));
@@ -64,27 +66,12 @@ impl SplitCluster {
     }
 }
 
-/// A folder that no other cluster has.
-fn new_folder() -> io::Result<PathBuf> {
-    let process = std::process::id();
-    for number in 0.. {
-        let path = std::env::temp_dir().join(format!("shoal-{process}-{number}"));
-        match fs::create_dir(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
-        }
-    }
-    unreachable!("there are fewer folders than numbers")
-}
-
 impl Drop for OtherNodes {
     fn drop(&mut self) {
         match ask::runtime() {
             Ok(runtime) => runtime.block_on(self.processes.end()),
             Err(_) => self.processes.kill(),
         }
-        // It is among files that the system removes some time.
-        let _ = fs::remove_dir_all(&self.folder.0);
     }
 }
 

@@ -135,7 +135,6 @@ impl EngineRules for TigaRules {
         Ok(())
     }
 
-    /// What is committed stands in the logs of all participants.
     /// What is committed stands on all of its shards (rule T7). By votes, it may be committed before.
     fn agree(&self) -> Result<(), (&'static str, String)> {
         for (id, (t, shards)) in &self.committed {

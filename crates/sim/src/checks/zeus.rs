@@ -112,8 +112,8 @@ impl EngineRules for ZeusRules {
         Ok(())
     }
 
-    /// Each granule that is not lost has an owner, and as many readers as there have to be (rule Z14); all of them serve it, with
-    /// the same rows.
+    /// Each granule that is not lost has an owner, and as many readers as there have to be (rule Z14), with the
+    /// same rows (rule Z6).
     fn agree(&self) -> Result<(), (&'static str, String)> {
         let Some(epoch) = self.epochs.values().max().copied() else { return Ok(()) };
         let nodes = self.epochs.values().filter(|of| **of == epoch).count();

@@ -13,8 +13,8 @@ use std::convert::Infallible;
 /// So many messages travel together at most.
 const TOGETHER_MAX: usize = 128;
 
-/// Messages that travel together have no more bytes of rows and records than this, unless one alone has: nothing else waits long behind
-/// them.
+/// Messages that travel together have no more bytes of rows and records than this, unless one alone has: nothing else waits long
+/// behind them.
 const TOGETHER_BYTES_MAX: usize = 64 << 10;
 
 /// A message between two workers.
