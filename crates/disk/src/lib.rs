@@ -4,6 +4,8 @@
 //! written to. A folder belongs to one process at a time, by a lock on its file `lock`, which the system releases when the
 //! process ends, in any way.
 
+mod unflushed;
+
 use rustix::fs::{Advice, fadvise};
 use shoal_wal::{Folder, FolderError};
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use thiserror::Error;
+use unflushed::UnflushedWrites;
 
 /// The name of the file that is locked, and has the id of the process that holds the lock.
 pub const LOCK: &str = "lock";
@@ -74,6 +77,8 @@ pub struct DiskFolder {
     flushes: bool,
     /// How much longer a flush takes than it does.
     flush_delay: Duration,
+    /// What was written since the last flush of each file, where the system receives it only then.
+    unflushed: Option<Arc<UnflushedWrites>>,
 }
 
 impl DiskFolder {
@@ -93,7 +98,8 @@ impl DiskFolder {
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let lock = Some(Arc::new(lock));
         let (path, flush_delay) = (path.to_owned(), Duration::ZERO);
-        Ok(DiskFolder { path, files: BTreeMap::new(), lock, flushes: true, flush_delay })
+        let files = BTreeMap::new();
+        Ok(DiskFolder { path, files, lock, flushes: true, flush_delay, unflushed: None })
     }
 
     /// The same folder, where what is written counts as durable when the kernel has it: flushes do nothing.
@@ -106,6 +112,13 @@ impl DiskFolder {
     #[must_use]
     pub fn with_flush_delay(self, flush_delay: Duration) -> DiskFolder {
         DiskFolder { flush_delay, ..self }
+    }
+
+    /// The same folder, where what is written reaches the system only with a flush: a process that is killed loses the rest, as a
+    /// machine does that loses power. For tests.
+    #[must_use]
+    pub fn losing_unflushed(self) -> DiskFolder {
+        DiskFolder { unflushed: Some(Arc::default()), ..self }
     }
 
     /// Checks that no process uses the folder, where it exists.
@@ -127,17 +140,17 @@ impl DiskFolder {
     /// Where it is no folder.
     pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
         fs::read_dir(path).map_err(|error| failed_at(path, &error))?;
-        let (path, files) = (path.to_owned(), BTreeMap::new());
-        Ok(DiskFolder { path, files, lock: None, flushes: false, flush_delay: Duration::ZERO })
+        let (path, files, flush_delay) = (path.to_owned(), BTreeMap::new(), Duration::ZERO);
+        Ok(DiskFolder { path, files, lock: None, flushes: false, flush_delay, unflushed: None })
     }
 
     /// Another handle of the same folder, for another thread.
     #[must_use]
     pub fn another(&self) -> DiskFolder {
-        let DiskFolder { path, lock, flushes, flush_delay, .. } = self;
-        let (path, lock) = (path.clone(), lock.clone());
-        let (flushes, flush_delay) = (*flushes, *flush_delay);
-        DiskFolder { path, files: BTreeMap::new(), lock, flushes, flush_delay }
+        let DiskFolder { path, lock, unflushed, .. } = self;
+        let (path, lock, unflushed) = (path.clone(), lock.clone(), unflushed.clone());
+        let (flushes, flush_delay) = (self.flushes, self.flush_delay);
+        DiskFolder { path, files: BTreeMap::new(), lock, flushes, flush_delay, unflushed }
     }
 
     /// The folder's path, as it was given.
@@ -181,6 +194,14 @@ impl DiskFolder {
         Ok(&self.files[name])
     }
 
+    /// A file of this name is another one from now on.
+    fn forget(&mut self, name: &str) {
+        self.files.remove(name);
+        if let Some(unflushed) = &self.unflushed {
+            unflushed.take(name);
+        }
+    }
+
     fn with_file<T>(
         &mut self,
         name: &str,
@@ -201,16 +222,20 @@ impl Folder for DiskFolder {
     }
 
     fn length(&mut self, name: &str) -> Result<u64, FolderError> {
-        self.with_file(name, |file| Ok(file.metadata()?.len()))
+        let unflushed = self.unflushed.clone();
+        let written = self.with_file(name, |file| Ok(file.metadata()?.len()))?;
+        Ok(unflushed.map_or(written, |unflushed| unflushed.length(name, written)))
     }
 
     fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<usize, FolderError> {
-        self.with_file(name, |file| file.read_at(into, offset))
+        let unflushed = self.unflushed.clone();
+        let read = self.with_file(name, |file| file.read_at(into, offset))?;
+        Ok(unflushed.map_or(read, |unflushed| unflushed.read(name, offset, into, read)))
     }
 
     fn create(&mut self, name: &str) -> Result<(), FolderError> {
         self.check_owned(name)?;
-        self.files.remove(name);
+        self.forget(name);
         let created = File::options()
             .read(true)
             .write(true)
@@ -224,10 +249,19 @@ impl Folder for DiskFolder {
 
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), FolderError> {
         self.check_owned(name)?;
+        if let Some(unflushed) = &self.unflushed {
+            unflushed.write(name, offset, bytes);
+            return Ok(());
+        }
         self.with_file(name, |file| file.write_all_at(bytes, offset))
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
+        for (offset, bytes) in
+            self.unflushed.iter().flat_map(|it| it.take(name)).collect::<Vec<_>>()
+        {
+            self.with_file(name, |file| file.write_all_at(&bytes, offset))?;
+        }
         if self.flushes {
             self.with_file(name, File::sync_data)?;
             if !self.flush_delay.is_zero() {
@@ -239,16 +273,19 @@ impl Folder for DiskFolder {
 
     fn rename(&mut self, from: &str, to: &str) -> Result<(), FolderError> {
         self.check_owned(from)?;
-        self.files.remove(to);
+        self.forget(to);
         let (old, new) = (self.path.join(from), self.path.join(to));
         fs::rename(old, new).map_err(|error| self.failed(from, &error))?;
         self.files.remove(from).map(|file| self.files.insert(to.to_owned(), file));
+        if let Some(unflushed) = &self.unflushed {
+            unflushed.rename(from, to);
+        }
         Ok(())
     }
 
     fn remove(&mut self, name: &str) -> Result<(), FolderError> {
         self.check_owned(name)?;
-        self.files.remove(name);
+        self.forget(name);
         fs::remove_file(self.path.join(name)).map_err(|error| self.failed(name, &error))
     }
 
@@ -296,6 +333,38 @@ mod tests {
         assert!(view.create("y").is_err() && view.rename("x", "y").is_err());
         assert_eq!(view.names().unwrap(), ["x"]);
         assert!(DiskFolder::view(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn what_is_not_flushed_is_lost_with_the_handles_where_that_is_wanted() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut disk = DiskFolder::open(folder.path()).unwrap().losing_unflushed();
+        disk.create("x").unwrap();
+        disk.write("x", 0, b"abcd").unwrap();
+        disk.flush("x").unwrap();
+        disk.write("x", 1, b"BC").unwrap();
+        disk.write("x", 2, b"cde").unwrap();
+        disk.write("x", 6, b"g").unwrap();
+        // Other handles of the process read it.
+        let mut another = disk.another();
+        let read = |disk: &mut DiskFolder, name: &str, offset| {
+            let mut bytes = [b'.'; 9];
+            let read = disk.read(name, offset, &mut bytes).unwrap();
+            String::from_utf8_lossy(&bytes[..read]).into_owned()
+        };
+        assert_eq!((disk.length("x").unwrap(), read(&mut another, "x", 0)), (7, "aBcde\0g".into()));
+        assert_eq!(read(&mut another, "x", 4), "e\0g");
+        assert_eq!(read(&mut another, "x", 7), "");
+        disk.rename("x", "y").unwrap();
+        assert_eq!(read(&mut disk, "y", 1), "Bcde\0g");
+        // The process that comes next does not.
+        let mut view = DiskFolder::view(folder.path()).unwrap();
+        assert_eq!(read(&mut view, "y", 0), "abcd");
+        another.flush("y").unwrap();
+        assert_eq!(read(&mut view, "y", 0), "aBcde\0g");
+        disk.write("y", 0, b"z").unwrap();
+        disk.create("y").unwrap();
+        assert_eq!((disk.length("y").unwrap(), read(&mut disk, "y", 0)), (0, String::new()));
     }
 
     #[test]

@@ -226,6 +226,7 @@ pub async fn connect(
     let dialing = Dialer {
         cluster: &access.cluster,
         identity: access.identity,
+        engine_digest: 0,
         versions: access.versions,
         secret: &access.secret,
         tls: access.tls.as_ref(),

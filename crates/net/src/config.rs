@@ -101,6 +101,9 @@ pub struct NetworkConfig {
     pub cluster: String,
     /// The identity of this node's cluster, as far as it is known. Nodes of other clusters are refused.
     pub identity: SharedClusterId,
+    /// A digest of the engine, and of those of its options that have to be the same on all nodes. Nodes with another one are
+    /// refused. Default 0: it is not compared.
+    pub engine_digest: u16,
     /// The versions of messages that this node uses with other nodes. Default: those of this build.
     pub peer_versions: MessageVersions,
     /// The versions of messages that it uses with clients. Default: those of this build.
@@ -157,6 +160,7 @@ impl NetworkConfig {
         NetworkConfig {
             cluster: cluster.into(),
             identity: SharedClusterId::default(),
+            engine_digest: 0,
             peer_versions: PEER_MESSAGES,
             client_versions: CLIENT_MESSAGES,
             node,

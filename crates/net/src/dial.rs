@@ -24,6 +24,8 @@ pub(crate) struct Dialer<'a> {
     pub cluster: &'a str,
     /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
+    /// The digest of this end's engine; 0 for clients.
+    pub engine_digest: u16,
     /// The versions of messages that this end uses.
     pub versions: MessageVersions,
     pub secret: &'a Secret,
@@ -65,8 +67,16 @@ impl Dialer<'_> {
             }
         };
         let binding = stream.binding().map_err(|_| CloseReason::TlsFailed)?;
-        let Dialer { cluster, identity, versions, secret, .. } = *self;
-        let terms = HandshakeTerms { cluster, identity, versions, secret, preamble, binding };
+        let Dialer { cluster, identity, engine_digest, versions, secret, .. } = *self;
+        let terms = HandshakeTerms {
+            cluster,
+            identity,
+            engine_digest,
+            versions,
+            secret,
+            preamble,
+            binding,
+        };
         let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
         let outcome =
             handshake::dial(&mut stream, &mut reader, &terms, &self.caller, self.wanted).await?;

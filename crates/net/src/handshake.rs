@@ -15,7 +15,7 @@
 //! that a client cannot pass for a peer. An operator is a client that proves to know the secret of peers. The dialer
 //! proves first: an unauthenticated end receives nothing with which it could try secrets. Ends of different clusters
 //! disconnect, but not before both have proved their identity: so a client that learns that its cluster was founded
-//! again can rely on it.
+//! again can rely on it. So do nodes with different engines.
 //!
 //! Both ends send the versions of messages that they support, with nodes or with clients as the role is, and use the newest
 //! one that both know. The versions are in the proofs, so that no third party can have them use an older one. If there
@@ -144,6 +144,8 @@ pub(crate) struct HandshakeTerms<'a> {
     pub cluster: &'a str,
     /// The identity of this end's cluster, as far as it knows.
     pub identity: Option<ClusterId>,
+    /// The digest of this end's engine ([`crate::NetworkConfig::engine_digest`]); 0 for clients.
+    pub engine_digest: u16,
     /// The versions of messages that this end uses in this role.
     pub versions: MessageVersions,
     /// The secret of peers, which is the operators' too, or of clients, as the role is.
@@ -280,7 +282,7 @@ impl VersionsLayout {
 struct HelloLayout {
     node: U32,
     worker: U16,
-    zero: U16,
+    engine_digest: U16,
     instance: U64,
     /// The node that the dialer wants.
     wanted: U32,
@@ -295,18 +297,28 @@ struct HelloLayout {
 struct ChallengeLayout {
     node: U32,
     worker: U16,
-    zero: U16,
+    engine_digest: U16,
     instance: U64,
     identity: U64,
     versions: VersionsLayout,
     nonce: [u8; 32],
 }
 
-/// Checks that two ends do not belong to different clusters.
-fn go_together(ours: Option<ClusterId>, theirs: u64) -> Result<(), HandshakeError> {
-    match (ours, ClusterId::new(theirs)) {
-        (Some(ours), Some(theirs)) if ours != theirs => Err(HandshakeError::Other(theirs)),
-        (Some(_) | None, Some(_) | None) => Ok(()),
+/// Checks that two ends do not belong to different clusters, and do not run different engines. What is 0 is not known.
+fn go_together(
+    ours: &HandshakeTerms<'_>,
+    identity: u64,
+    engine_digest: u16,
+) -> Result<(), HandshakeError> {
+    if let (Some(ours), Some(theirs)) = (ours.identity, ClusterId::new(identity))
+        && ours != theirs
+    {
+        return Err(HandshakeError::Other(theirs));
+    }
+    let digests = [ours.engine_digest, engine_digest];
+    match digests.contains(&0) || digests[0] == digests[1] {
+        true => Ok(()),
+        false => Err(CloseReason::OtherEngine.into()),
     }
 }
 
@@ -372,7 +384,7 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     let layout = HelloLayout {
         node: U32::new(node),
         worker: U16::new(u16::try_from(worker).map_err(|_| CloseReason::WrongWorker)?),
-        zero: U16::ZERO,
+        engine_digest: U16::new(terms.engine_digest),
         instance: U64::new(instance),
         wanted: U32::new(wanted.map_or(ANY_NODE, |node| node.0)),
         identity: U64::new(number(terms.identity)),
@@ -398,7 +410,7 @@ pub(crate) async fn dial<S: AsyncRead + AsyncWrite + Unpin>(
     write(stream, FrameKind::Proof, transcript.prove(DIALER).as_ref()).await?;
     let proof = expect(stream, reader, FrameKind::Welcome, terms.versions).await?;
     transcript.verify(ACCEPTOR, &proof)?;
-    go_together(terms.identity, told.identity.get())?;
+    go_together(terms, told.identity.get(), told.engine_digest.get())?;
     Ok(DialOutcome { host, identity: ClusterId::new(told.identity.get()), version })
 }
 
@@ -428,13 +440,13 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<AcceptOutcome, HandshakeError> {
     let hello = expect(stream, reader, FrameKind::Hello, terms.versions).await?;
     let (caller, layout) = read_hello(&hello, terms, host)?;
-    let identity = layout.identity.get();
+    let (identity, engine_digest) = (layout.identity.get(), layout.engine_digest.get());
     admission.knows(&caller)?;
     let version = layout.versions.common(terms.versions)?;
     let layout = ChallengeLayout {
         node: U32::new(host.node.0),
         worker: U16::new(u16::try_from(host.worker.0).map_err(|_| CloseReason::WrongWorker)?),
-        zero: U16::ZERO,
+        engine_digest: U16::new(terms.engine_digest),
         instance: U64::new(host.instance),
         identity: U64::new(number(terms.identity)),
         versions: VersionsLayout::of(terms.versions),
@@ -446,7 +458,7 @@ async fn meet<S: AsyncRead + AsyncWrite + Unpin>(
     transcript.verify(DIALER, &proof)?;
     admission.admits(&caller)?;
     write(stream, FrameKind::Welcome, transcript.prove(ACCEPTOR).as_ref()).await?;
-    go_together(terms.identity, identity)?;
+    go_together(terms, identity, engine_digest)?;
     Ok(AcceptOutcome { caller, version })
 }
 

@@ -200,7 +200,9 @@ async fn prove(
         false => loop_state.config.client_versions,
     };
     let cluster = &loop_state.config.cluster;
-    let terms = HandshakeTerms { cluster, identity, versions, secret, preamble, binding };
+    let engine_digest = loop_state.config.engine_digest;
+    let terms =
+        HandshakeTerms { cluster, identity, engine_digest, versions, secret, preamble, binding };
     let mut reader = FrameReader::new(MESSAGE_BYTES_MAX);
     let outcome =
         handshake::accept(&mut stream, &mut reader, &terms, &loop_state.host, connections).await?;

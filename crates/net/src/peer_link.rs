@@ -219,6 +219,7 @@ async fn dial(
     let dialing = Dialer {
         cluster: &config.cluster,
         identity: told,
+        engine_digest: config.engine_digest,
         versions: config.peer_versions,
         secret: &config.secret,
         tls: config.tls.as_ref().map(NodeTls::dialing),

@@ -108,6 +108,8 @@ reasons! {
         NoCommonVersion = "no_common_version",
         /// A node that was removed from the cluster.
         RemovedNode = "removed_node",
+        /// A node with another engine, or with other options where the engine's have to be the same on all nodes.
+        OtherEngine = "other_engine",
     }
 }
 

@@ -140,6 +140,11 @@ impl<E: Engine> Worker<E> {
             let snapshot = self.snapshots.remove(shard);
             if let Some((length, state)) = snapshot.filter(|(length, _)| *length > LogLength::ZERO)
             {
+                // Its entries are nowhere else: without the parts, the replica would lead with what it has lost.
+                assert!(
+                    self.read.contains(shard),
+                    "the parts of {shard} in the checkpoint were not read"
+                );
                 held.delivered = length.0;
                 self.news.push_back(EngineEvent::Restored { shard: *shard, state });
             }

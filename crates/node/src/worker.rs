@@ -98,6 +98,8 @@ pub struct Worker<E: Engine> {
     pub(super) checkpoints: Checkpoints,
     /// The snapshots of the last checkpoint, until the engine has received them.
     pub(super) snapshots: BTreeMap<ShardId, (LogLength, Bytes)>,
+    /// The shards of which the engine has received parts of that checkpoint.
+    pub(super) read: BTreeSet<ShardId>,
     /// How streams pace themselves.
     pub(super) stream_options: shoal_log::StreamOptions,
     /// See [`WorkerOrigin::new_storage`].
@@ -167,6 +169,7 @@ impl<E: Engine> Worker<E> {
             records: PendingRecords::default(),
             checkpoints: Checkpoints::default(),
             snapshots,
+            read: BTreeSet::new(),
             streams,
             stream_options: setup.streams.clone(),
             new_storage,
@@ -336,6 +339,7 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Persisted { changes } => self.persist(now, changes, effects),
             WorkerEvent::Recorded { records } => self.recorded(now, records, effects),
             WorkerEvent::CheckpointRead { shard, part } => {
+                self.read.insert(shard);
                 self.engine_step(now, EngineEvent::CheckpointRead { shard, part }, effects);
             }
             WorkerEvent::Checkpoint => self.want_checkpoint(),

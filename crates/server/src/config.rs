@@ -13,6 +13,7 @@
 //! pin = true                          # workers to cores; otherwise false
 //! chaos = true                        # clients may cut the node off; otherwise false
 //! clock_error_ms = -100.0             # its clock is ahead by so much, here behind: for tests; otherwise 0
+//! lose_unflushed = true               # what is not flushed is lost with the process, as without power: for tests
 //! max_clock_offset_ms = 5             # with tiga: clocks differ by less, and leaders agree by them; the same on all nodes
 //! slow_ms = 100                       # transactions that take longer are logged; otherwise 1000, and 0 for none
 //! memory_mb = 8192                    # of keys, versions and index, for each copy of a shard; otherwise unlimited
@@ -30,7 +31,7 @@
 //! ```
 
 use serde::Deserialize;
-use shoal_cluster::topology::{Topology, TopologyError};
+use shoal_cluster::topology::{Topology, TopologyError, key_hash};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
 use shoal_net::tls::{Certificate, NodeTls, TlsError, read_certificates};
 use shoal_net::{CLUSTER_BYTES_MAX, ClockError, Secret, SecretError};
@@ -83,6 +84,8 @@ pub struct NodeConfig {
     pub clock_error: ClockError,
     /// How much longer flushes of its disk take than they do: for measurements.
     pub flush_delay: Duration,
+    /// Whether what its logs have not flushed is lost with its process, as without power: for tests.
+    pub loses_unflushed: bool,
     /// A transaction that takes longer is logged. `None`: none is.
     pub slow_after: Option<Duration>,
     /// Bytes of keys, versions and index that each of its copies of shards may hold.
@@ -244,6 +247,8 @@ struct ConfigFile {
     chaos: bool,
     #[serde(default)]
     clock_error_ms: f64,
+    #[serde(default)]
+    lose_unflushed: bool,
     max_clock_offset_ms: Option<f64>,
     slow_ms: Option<u64>,
     memory_mb: Option<NonZeroU32>,
@@ -297,6 +302,7 @@ impl NodeConfig {
             chaos: false,
             clock_error: ClockError::default(),
             flush_delay: Duration::ZERO,
+            loses_unflushed: false,
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
@@ -343,6 +349,7 @@ impl NodeConfig {
             chaos: file.chaos,
             clock_error: manager_host.clock_error(file.clock_error_ms)?,
             flush_delay: Duration::ZERO,
+            loses_unflushed: file.lose_unflushed,
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
                 Some(0) => None,
@@ -359,6 +366,19 @@ impl NodeConfig {
     /// The distances between datacenters.
     pub fn distances(&self) -> DistanceMatrix {
         self.topology.distances().clone().or(self.distance)
+    }
+
+    /// A digest of the engine, and of those of its options that have to be the same on all nodes.
+    pub(crate) fn engine_digest(&self) -> u16 {
+        let max_clock_offset = match &self.engine {
+            EngineOptions::Tiga(options) => options.protocol.epsilon,
+            EngineOptions::Mako(_) | EngineOptions::TwoPhaseCommit(_) | EngineOptions::Zeus(_) => {
+                None
+            }
+        };
+        let alike = format!("{} {max_clock_offset:?}", self.engine.protocol().name());
+        // 0 would stand for none.
+        (key_hash(alike.as_bytes()) as u16).max(1)
     }
 
     /// Settings that are legal and may not be intended: a sentence for each, to be logged when the node
@@ -379,6 +399,13 @@ impl NodeConfig {
                 "its clock is made wrong by {ms} ms, which costs time where clocks order transactions; remove \
                  `clock_error_ms` unless that is what you want to see"
             ));
+        }
+        if self.loses_unflushed {
+            warnings.push(
+                "what its logs have not flushed is lost when its process is killed; remove `lose_unflushed` unless that is what \
+                 you want to see"
+                    .to_owned(),
+            );
         }
         if let Some(address) = address.filter(|address| !is_loopback(address))
             && self.tls.is_none()
@@ -581,6 +608,7 @@ fn with_requests(topology: &Topology, path: &Path) -> Result<Arc<Topology>, Conf
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     /// Reads a node's file with this in it.
     fn read(more: &str) -> Result<NodeConfig, ConfigError> {
@@ -655,6 +683,8 @@ mod tests {
         assert_eq!(config.clock_error, ClockError(-10_500_000));
         let warnings = config.warnings();
         assert!(warnings.iter().any(|it| it.contains("-10.5 ms")), "{warnings:?}");
+        let warnings = read("lose_unflushed = true\n").expect("a configuration").warnings();
+        assert!(warnings.iter().any(|it| it.contains("lose_unflushed")), "{warnings:?}");
         for wrong in ["4e6", "nan", "-inf"] {
             let error = read(&format!("clock_error_ms = {wrong}\n")).expect_err("refused");
             assert!(error.to_string().contains("clock_error_ms"), "{error}");
@@ -674,6 +704,23 @@ mod tests {
             let error = read(wrong).expect_err("refused").to_string();
             assert!(error.contains("max_clock_offset_ms"), "{error}");
         }
+    }
+
+    #[test]
+    fn engines_and_what_they_need_to_have_in_common_are_digested() {
+        let digest = |text: &str| read(text).expect("good").engine_digest();
+        let tiga = |ms: &str| digest(&format!("engine = \"tiga\"\nmax_clock_offset_ms = {ms}\n"));
+        let all = [
+            digest(""),
+            digest("engine = \"two-phase-commit\"\n"),
+            digest("engine = \"zeus\"\n"),
+            digest("engine = \"tiga\"\n"),
+            tiga("5"),
+            tiga("2.5"),
+        ];
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+        assert_eq!(tiga("5"), tiga("5.0"));
+        assert_eq!(digest("slow_ms = 3\n"), digest(""));
     }
 
     #[test]

@@ -120,9 +120,17 @@ pub(crate) struct OpenedDisk {
     pub(crate) log: WorkerLog,
     /// What the log wants first.
     pub(crate) effects: Vec<DiskEffect>,
-    /// What the worker begins with, and the checkpoint whose parts it receives before it starts.
-    pub(crate) recovered: RecoveredWorker,
+    /// The number of the checkpoint that was read.
     pub(crate) checkpoint: Option<u64>,
+}
+
+/// What a worker begins with.
+pub(crate) struct OpenedWorker {
+    pub(crate) disk: OpenedDisk,
+    /// What its streams had stored.
+    pub(crate) recovered: RecoveredWorker,
+    /// The checkpoint whose parts it receives before it starts, if there is one.
+    pub(crate) begins_with: Option<CheckpointToRead>,
 }
 
 /// The checkpoint of a worker, and where its parts are read.
@@ -132,15 +140,6 @@ pub(crate) struct CheckpointToRead {
     pub(crate) number: u64,
     /// The shards whose parts the worker receives.
     pub(crate) shards: BTreeSet<ShardId>,
-}
-
-impl OpenedDisk {
-    /// The checkpoint that the worker receives before it starts, if there is one.
-    pub(crate) fn checkpoint_to_read(&self) -> Option<CheckpointToRead> {
-        let (folder, identity) = (self.folder.another(), self.identity);
-        let shards = self.recovered.snapshot_shards();
-        self.checkpoint.map(|number| CheckpointToRead { folder, identity, number, shards })
-    }
 }
 
 /// Has the next process of the node begin without memory: its logs hold what the cluster has given up.
@@ -153,7 +152,7 @@ pub(crate) fn void(data: &Path) -> io::Result<()> {
 /// The logs of a node's workers.
 pub(crate) struct OpenedDisks {
     /// By the number of the worker.
-    pub(crate) disks: Vec<OpenedDisk>,
+    pub(crate) workers: Vec<OpenedWorker>,
     /// The node has nothing of its former processes.
     pub(crate) is_lost: bool,
 }
@@ -167,6 +166,8 @@ pub(crate) struct DisksOwner {
     pub(crate) durability: Durability,
     /// How much longer flushes take than they do.
     pub(crate) flush_delay: Duration,
+    /// What is not flushed is lost with the process.
+    pub(crate) loses_unflushed: bool,
 }
 
 impl OpenedDisks {
@@ -197,9 +198,9 @@ impl OpenedDisks {
         }
         let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
         match open_all(&path, owner, found.volume) {
-            Ok(disks) => {
+            Ok(workers) => {
                 Volume { boot: new.boot, ..found }.write(&path)?;
-                Ok(OpenedDisks { disks, is_lost: false })
+                Ok(OpenedDisks { workers, is_lost: false })
             }
             Err(DisksError::Refused { path: worker, error }) if error.is_damage() => {
                 tracing::error!(
@@ -216,7 +217,7 @@ impl OpenedDisks {
     fn begin(path: &Path, owner: DisksOwner, new: &Volume) -> Result<OpenedDisks, DisksError> {
         fs::create_dir_all(path).map_err(|error| failed(path, error))?;
         new.write(path)?;
-        Ok(OpenedDisks { disks: open_all(path, owner, new.volume)?, is_lost: true })
+        Ok(OpenedDisks { workers: open_all(path, owner, new.volume)?, is_lost: true })
     }
 }
 
@@ -232,7 +233,7 @@ fn set_aside(data: &Path) -> Result<(), DisksError> {
     fs::rename(&path, free).map_err(|error| failed(&path, error))
 }
 
-fn open_all(path: &Path, owner: DisksOwner, volume: u64) -> Result<Vec<OpenedDisk>, DisksError> {
+fn open_all(path: &Path, owner: DisksOwner, volume: u64) -> Result<Vec<OpenedWorker>, DisksError> {
     (0..owner.workers).map(|worker| open_one(path, owner, volume, WorkerId(worker))).collect()
 }
 
@@ -241,11 +242,14 @@ fn open_one(
     owner: DisksOwner,
     volume: u64,
     worker: WorkerId,
-) -> Result<OpenedDisk, DisksError> {
+) -> Result<OpenedWorker, DisksError> {
     let path = worker_folder(path, worker);
     let mut folder = DiskFolder::open(&path)?.with_flush_delay(owner.flush_delay);
     if owner.durability == Durability::Async {
         folder = folder.without_flushes();
+    }
+    if owner.loses_unflushed {
+        folder = folder.losing_unflushed();
     }
     // Each worker's records are its own: another number keeps them apart.
     let volume = volume.wrapping_add(u64::from(worker.0));
@@ -267,10 +271,15 @@ fn open_one(
     }
     let effects = get_ready(&mut log, &mut folder, effects);
     let effects = effects.map_err(|error| refused(WorkerLogError::from(error)))?;
-    match effects {
-        Some(effects) => Ok(OpenedDisk { folder, identity, log, effects, recovered, checkpoint }),
-        None => Err(DisksError::Full { path }),
-    }
+    let Some(effects) = effects else { return Err(DisksError::Full { path }) };
+    let begins_with = checkpoint.map(|number| CheckpointToRead {
+        folder: folder.another(),
+        identity,
+        number,
+        shards: recovered.snapshot_shards(),
+    });
+    let disk = OpenedDisk { folder, identity, log, effects, checkpoint };
+    Ok(OpenedWorker { disk, recovered, begins_with })
 }
 
 /// Carries out what the log wants until the number of this incarnation is durable: nothing may be promised before. Returns what

@@ -1,7 +1,7 @@
 //! A node, from its start to its end.
 
 use crate::config::NodeConfig;
-use crate::disks::{DisksError, DisksOwner, OpenedDisk, OpenedDisks};
+use crate::disks::{DisksError, DisksOwner, OpenedDisks, OpenedWorker};
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_command::{HOST, WorkerCommand};
@@ -15,7 +15,7 @@ use shoal_engine::engine::{self, Setup};
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
-use shoal_node::{Membership, Worker, WorkerOrigin};
+use shoal_node::{Membership, RecoveredWorker, Worker, WorkerOrigin};
 use shoal_registry::{EngineVisitor, RegisteredEngine};
 use shoal_types::{ClusterId, Durability, NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
@@ -208,20 +208,23 @@ fn start<E: RegisteredEngine>(
     let may_isolate = config.chaos;
     let joins = has_managers.then(|| identity.clone());
     let (transaction_clock, clock_error) = (OnceLock::new(), config.clock_error);
-    let disks = disks.into_iter().flat_map(|disks| disks.disks);
-    let disks: BTreeMap<WorkerId, OpenedDisk> = (0..).map(WorkerId).zip(disks).collect();
-    let disks = Mutex::new(disks);
+    let opened = disks.into_iter().flat_map(|disks| disks.workers);
+    let opened: BTreeMap<WorkerId, OpenedWorker> = (0..).map(WorkerId).zip(opened).collect();
+    let opened = Mutex::new(opened);
     let data = config.data.clone();
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
-        let mut disk = disks.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+        let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
+        let (disk, recovered, begins_with) = match opened {
+            Some(OpenedWorker { disk, recovered, begins_with }) => {
+                (Some(disk), recovered, begins_with)
+            }
+            None => (None, RecoveredWorker::default(), None),
+        };
         let mut manager_client = manager_client.lock().unwrap_or_else(PoisonError::into_inner);
         let origin = WorkerOrigin {
             membership: Arc::clone(&membership),
             manager_client: (worker == HOST).then(|| manager_client.take()).flatten(),
-            recovered: disk
-                .as_mut()
-                .map(|disk| std::mem::take(&mut disk.recovered))
-                .unwrap_or_default(),
+            recovered,
             new_storage: match disk {
                 Some(_) => shoal_log::MemoryStorage::recorded,
                 None => shoal_log::MemoryStorage::new,
@@ -233,7 +236,6 @@ fn start<E: RegisteredEngine>(
         let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores = stores.filter_map(store).collect();
-        let begins_with = disk.as_ref().and_then(OpenedDisk::checkpoint_to_read);
         let mut worker_host = WorkerHost::new(
             WorkerPlace { node: here, worker },
             core,
@@ -298,8 +300,8 @@ fn open_disks<E: RegisteredEngine>(
     }
     let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
     let (node, workers) = (config.node, config.topology.workers());
-    let flush_delay = config.flush_delay;
-    let owner = DisksOwner { cluster, node, workers, durability, flush_delay };
+    let NodeConfig { flush_delay, loses_unflushed, .. } = *config;
+    let owner = DisksOwner { cluster, node, workers, durability, flush_delay, loses_unflushed };
     Ok(Some(OpenedDisks::open(data, owner, new_volume)?))
 }
 
@@ -343,6 +345,7 @@ fn network_config(config: &NodeConfig, identity: SharedClusterId) -> shoal_net::
     });
     let mut network = shoal_net::NetworkConfig::new(&config.cluster, *node, config.secret.clone());
     network.identity = identity;
+    network.engine_digest = config.engine_digest();
     network.peers = peers.collect();
     // If the wall clock is set back, the node is refused until the clock has caught up.
     network.instance = shoal_net::SystemClock::new().now().0;

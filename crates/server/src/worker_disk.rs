@@ -109,7 +109,7 @@ impl WorkerDisk {
         disk: OpenedDisk,
         worker_hosts: Handle<WorkerCommand>,
     ) -> std::io::Result<WorkerDisk> {
-        let OpenedDisk { folder, identity, log, effects, checkpoint, .. } = disk;
+        let OpenedDisk { folder, identity, log, effects, checkpoint } = disk;
         let (requests, inbox) = channel();
         let figures = Mutex::new(begin_figures(&folder, &log, checkpoint));
         let clock = SystemClock::new();

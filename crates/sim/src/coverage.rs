@@ -1,5 +1,5 @@
 //! Coverage points: rare paths that a long run has to reach. One that it never reaches means that the simulation
-//! does not look where it should.
+//! does not look where it should. An engine has others of its own, which its workers count (`Subject::PATHS`).
 
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
@@ -9,6 +9,32 @@ use std::ops::AddAssign;
 /// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`:
 /// seeds are not required to reach them.
 pub const BEYOND_SEEDS: &[&str] = &["old version left out of a copy"];
+
+/// Coverage points of engines that certify with stamps and settle epochs, and of recoveries of streams.
+pub(crate) const OF_STREAMS: &[&str] = &[
+    "clock given up",
+    "depends on a foreign shard",
+    "epoch settled",
+    "heartbeat appended",
+    "held up by silence",
+    "lost where a shard ended",
+    "old version left out of a copy",
+    "older version after newer",
+    "read-only certified",
+    "request sent again",
+    "rolled back with its epoch",
+    "second failure: end appended",
+    "second failure: final, not serving",
+    "second failure: lease out",
+    "second failure: prepared",
+    "second failure: reported",
+    "stamp collapsed",
+    "stream prepared by a new leader",
+    "undecided version in a copy",
+    "undecided version installed",
+    "undecided version met",
+    "worker acts within a step",
+];
 
 macro_rules! coverage {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {

@@ -147,6 +147,13 @@ pub trait Subject: Simulated + RegisteredEngine {
         let _ = (options, scenario);
     }
 
+    /// Coverage points of the simulator that its seeds do not reach, since the engine has no such path, or its scenarios no such
+    /// fault.
+    const NOT_REACHED: &'static [&'static [&'static str]] = &[];
+
+    /// Rare paths of its own that a long run has to reach: the counters of its workers that count them.
+    const PATHS: &'static [&'static str] = &[];
+
     /// The bugs that can be planted in it, by their names on the command line.
     const BUGS: &'static [(&'static str, Self::PlantedBug)];
 

@@ -338,6 +338,7 @@ fn cause_of(error: shoal_net::client::ConnectError) -> Cause {
             | CloseReason::WrongNode
             | CloseReason::UnknownNode
             | CloseReason::RemovedNode
+            | CloseReason::OtherEngine
             | CloseReason::WrongWorker
             | CloseReason::WrongSecret
             | CloseReason::FormerProcess

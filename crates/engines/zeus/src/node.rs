@@ -55,6 +55,12 @@ pub struct NodeCounters {
     pub foreign_epochs: u64,
     /// Messages that no correct node sends, which were dropped.
     pub bad_messages: u64,
+    /// Slots of dead coordinators that were validated here.
+    pub slots_replayed: u64,
+    /// Directories that were copied from another node.
+    pub directories_copied: u64,
+    /// Directories that no node had, and that were rebuilt from what nodes know of their granules.
+    pub directories_rebuilt: u64,
 }
 
 /// The node as its parts see it, beside the parts named first.
@@ -359,6 +365,7 @@ impl ZeusNode {
                 let records = self.with_copies(|copies, scope, ownership| {
                     copies.on_copy(scope, ownership, from, copy)
                 });
+                self.counters.directories_copied += u64::from(records.is_some());
                 let records = records.unwrap_or_default();
                 self.ownership.take_copy(scope!(self), &self.pipelines, from, records);
             }
@@ -373,7 +380,10 @@ impl ZeusNode {
         f: impl FnOnce(&mut DirectoryCopies, &mut Scope<'_>, &Ownership) -> T,
     ) -> T {
         let mut copies = std::mem::take(&mut self.copies);
+        let rebuilt = copies.rebuilt().len();
         let made = f(&mut copies, scope!(self), &self.ownership);
+        let rebuilt = copies.rebuilt().len().saturating_sub(rebuilt);
+        self.counters.directories_rebuilt += rebuilt as u64;
         self.copies = copies;
         made
     }
@@ -415,7 +425,8 @@ impl ZeusNode {
         loop {
             self.take_own();
             let left = self.pipelines.validate(scope!(self), &mut self.validated);
-            self.followed.validate_replays(scope!(self), &mut self.ownership);
+            self.counters.slots_replayed +=
+                self.followed.validate_replays(scope!(self), &mut self.ownership);
             if self.followed.replays() == 0 {
                 self.barrier.notify(scope!(self));
             }

@@ -38,6 +38,7 @@ struct Side {
     caller: DialingEnd,
     wanted: Option<NodeId>,
     identity: Option<ClusterId>,
+    engine_digest: u16,
     versions: MessageVersions,
 }
 
@@ -49,6 +50,7 @@ fn side() -> Side {
         caller: PEER_ONE,
         wanted: Some(NodeId(2)),
         identity: None,
+        engine_digest: 0,
         versions: MessageVersions::new(1, 1),
     }
 }
@@ -56,9 +58,9 @@ fn side() -> Side {
 impl Side {
     /// Both sides look at the preamble that the dialer sent.
     fn terms(&self, preamble: Preamble) -> HandshakeTerms<'_> {
-        let Side { cluster, secret, binding, identity, versions, .. } = self;
-        let (identity, versions, binding) = (*identity, *versions, *binding);
-        HandshakeTerms { cluster, identity, versions, secret, preamble, binding }
+        let Side { cluster, secret, .. } = self;
+        let Side { binding, identity, engine_digest, versions, .. } = *self;
+        HandshakeTerms { cluster, identity, engine_digest, versions, secret, preamble, binding }
     }
 }
 
@@ -149,6 +151,16 @@ fn ends_that_know_of_different_foundings_go_apart_once_both_are_proved() {
     let unauthenticated = Side { secret: Secret::new([2; 32]), ..of(6) };
     let refused = CloseReason::WrongSecret;
     assert_eq!(shake(&of(5), &unauthenticated).0, Err(HandshakeError::There(refused)));
+}
+
+#[test]
+fn ends_with_different_engines_go_apart_once_both_are_proved() {
+    let of = |engine_digest| Side { engine_digest, ..side() };
+    for (dialer, acceptor) in [(0, 0), (0, 5), (5, 0), (5, 5)] {
+        assert_eq!(shake(&of(dialer), &of(acceptor)), (Ok(HOST), Ok(PEER_ONE)));
+    }
+    let other = HandshakeError::Here(CloseReason::OtherEngine);
+    assert_eq!(shake(&of(5), &of(6)), (Err(other), Err(other)));
 }
 
 /// Like [`side`], of a build that uses these versions.
@@ -296,7 +308,7 @@ fn a_proof_is_not_taken_back_as_an_answer() {
             let layout = ChallengeLayout {
                 node: U32::new(2),
                 worker: U16::new(1),
-                zero: U16::ZERO,
+                engine_digest: U16::ZERO,
                 instance: U64::new(9),
                 identity: U64::ZERO,
                 versions: VersionsLayout::of(us.versions),
@@ -370,7 +382,7 @@ proptest! {
         let layout = HelloLayout {
             node: U32::new(1),
             worker: U16::new(1),
-            zero: U16::ZERO,
+            engine_digest: U16::ZERO,
             instance: U64::new(5),
             wanted: U32::new(2),
             identity: U64::ZERO,
@@ -394,7 +406,7 @@ fn the_handshake_keeps_its_form() {
     let hello = HelloLayout {
         node: U32::new(1),
         worker: U16::new(1),
-        zero: U16::ZERO,
+        engine_digest: U16::ZERO,
         instance: U64::new(5),
         wanted: U32::new(2),
         identity: U64::new(number(us.identity)),
@@ -405,7 +417,7 @@ fn the_handshake_keeps_its_form() {
     let challenge = ChallengeLayout {
         node: U32::new(HOST.node.0),
         worker: U16::new(1),
-        zero: U16::ZERO,
+        engine_digest: U16::ZERO,
         instance: U64::new(HOST.instance),
         identity: U64::new(number(us.identity)),
         versions: VersionsLayout::of(us.versions),

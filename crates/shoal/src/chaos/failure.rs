@@ -1,17 +1,20 @@
 //! What can fail in a local cluster, and how it is made to.
+//!
+//! A failure has victims: the leader of a shard, or, where processes are killed together, others too.
 
 use crate::ask;
 use crate::local::{LocalCluster, LocalNode, block};
 use crate::report::StatusReport;
 use rustix::process::{Pid, Signal, kill_process};
 use shoal_engine::client::{FromClient, ToClient};
+use shoal_types::{Durability, ShardId};
 use std::time::Duration;
 
-/// Something that happens to a node.
+/// Something that happens to nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedFailure {
-    /// The process is killed. `shoal local` starts another.
-    Kill,
+    /// Processes are killed, all of them at once. `shoal local` starts others.
+    Kill(KilledNodes),
     /// The process is stopped for a while.
     Pause(Duration),
     /// For a while no packet passes between the node and other nodes. Clients still reach it.
@@ -19,6 +22,17 @@ pub enum InjectedFailure {
     /// For a while no packet of it reaches another node, or none of another node reaches it. Clients still reach
     /// it. Only in clusters whose nodes have network namespaces.
     OneWay { span: Duration, way: PacketDirection },
+}
+
+/// Of which nodes the processes are killed. More than the leader only in clusters whose nodes keep logs on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KilledNodes {
+    /// The leader of the shard.
+    Leader,
+    /// A majority of the voters of the shard, the leader among them.
+    Majority,
+    /// All nodes.
+    All,
 }
 
 /// Which packets are lost between a node and the others.
@@ -54,58 +68,97 @@ impl InjectedFailure {
     /// How long it lasts by itself.
     pub fn span(&self) -> Duration {
         match self {
-            InjectedFailure::Kill => Duration::ZERO,
+            InjectedFailure::Kill(_) => Duration::ZERO,
             InjectedFailure::Pause(span)
             | InjectedFailure::Partition(span)
             | InjectedFailure::OneWay { span, .. } => *span,
         }
     }
 
-    /// What happens to its victim, in words.
+    /// Whether processes end.
+    pub fn kills(&self) -> bool {
+        matches!(self, InjectedFailure::Kill(_))
+    }
+
+    /// What happens to each victim, in words.
     pub fn words(&self) -> &'static str {
         match self {
-            InjectedFailure::Kill => "is killed",
+            InjectedFailure::Kill(_) => "is killed",
             InjectedFailure::Pause(_) => "stands still",
             InjectedFailure::Partition(_) => "is cut off",
-            InjectedFailure::OneWay { way: PacketDirection::In, .. } => "hears no other node",
-            InjectedFailure::OneWay { way: PacketDirection::Out, .. } => {
-                "is cut off from all other nodes"
+            InjectedFailure::OneWay { way: PacketDirection::In, .. } => {
+                "receives nothing of other nodes"
             }
+            InjectedFailure::OneWay { way: PacketDirection::Out, .. } => "reaches no other node",
         }
     }
 
-    /// The leader of a shard, to which it may happen.
+    /// The nodes to which it happens where the leader of a shard is to fail. That is the first.
     ///
     /// # Errors
-    /// A sentence, if there is none.
-    pub async fn victim(&self, cluster: &LocalCluster, shard: u32) -> Result<Victim, String> {
+    /// A sentence, if there is no leader, or data would be lost for good.
+    pub async fn victims(&self, cluster: &LocalCluster, shard: u32) -> Result<Vec<Victim>, String> {
         let report = StatusReport::gather(&cluster.addresses(), &cluster.access).await?;
         let none = || format!("no node leads S{shard} at the moment, or there is none");
-        let at = report.leaders().get(&shard).map(|node| *node as usize).ok_or_else(none)?;
-        Ok(Victim::of(cluster, at))
+        let leader = *report.leaders().get(&shard).ok_or_else(none)?;
+        let voters = report.topology.voters(ShardId(shard));
+        let others = match self {
+            InjectedFailure::Kill(KilledNodes::Majority) => voters.len() / 2,
+            InjectedFailure::Kill(KilledNodes::All) => cluster.nodes.len() - 1,
+            InjectedFailure::Kill(KilledNodes::Leader)
+            | InjectedFailure::Pause(_)
+            | InjectedFailure::Partition(_)
+            | InjectedFailure::OneWay { .. } => 0,
+        };
+        if others > 0 && report.topology.durability() == Durability::Memory {
+            let lost = "its nodes keep nothing on disk, so that all would be lost: start the cluster with `shoal local \
+                        --durability fsync`";
+            return Err(lost.into());
+        }
+        let voters = voters.iter().map(|node| node.0);
+        // Of all nodes, those that are no voters come last.
+        let order = voters.chain(0..cluster.nodes.len() as u32).filter(|node| *node != leader);
+        let mut at = vec![leader];
+        for other in order {
+            if at.len() <= others && !at.contains(&other) {
+                at.push(other);
+            }
+        }
+        Ok(at.into_iter().map(|at| Victim::of(cluster, at as usize)).collect())
     }
 
-    /// Lets it happen.
+    /// Lets it happen to all of them at once, and waits until it is over.
+    ///
+    /// # Errors
+    /// A sentence that says why it cannot.
+    pub async fn play(&self, victims: &[Victim]) -> Result<(), String> {
+        for victim in victims {
+            self.begin(victim).await?;
+        }
+        tokio::time::sleep(self.span()).await;
+        for victim in victims {
+            self.end(victim).await?;
+        }
+        Ok(())
+    }
+
+    /// Lets it happen to one of them.
     ///
     /// # Errors
     /// A sentence that says why it cannot.
     pub async fn begin(&self, victim: &Victim) -> Result<(), String> {
         match self {
-            InjectedFailure::Kill => victim.cluster.signal(victim.at, Signal::KILL),
+            InjectedFailure::Kill(_) => victim.cluster.signal(victim.at, Signal::KILL),
             InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::STOP),
             InjectedFailure::Partition(_) => victim.cluster.cut(victim.at, true).await,
             InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, true),
         }
     }
 
-    /// Waits for as long as it lasts, and lets it be over.
-    ///
-    /// # Errors
-    /// A sentence that says why it cannot.
-    pub async fn end(&self, victim: &Victim) -> Result<(), String> {
-        tokio::time::sleep(self.span()).await;
+    /// Lets it be over.
+    async fn end(&self, victim: &Victim) -> Result<(), String> {
         match self {
-            InjectedFailure::Kill => Ok(()),
+            InjectedFailure::Kill(_) => Ok(()),
             InjectedFailure::Pause(_) => victim.cluster.signal(victim.at, Signal::CONT),
             InjectedFailure::Partition(_) => victim.cluster.cut(victim.at, false).await,
             InjectedFailure::OneWay { way, .. } => victim.cluster.block(victim.at, *way, false),

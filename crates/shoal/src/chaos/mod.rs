@@ -17,7 +17,7 @@ mod tally;
 mod watch;
 mod writers;
 
-pub use failure::{InjectedFailure, PacketDirection};
+pub use failure::{InjectedFailure, KilledNodes, PacketDirection};
 pub use moves::ReplicaMoves;
 pub use rounds::{FailureKind, Round, Rounds, RoundsSummary};
 pub use watch::ChaosClients;

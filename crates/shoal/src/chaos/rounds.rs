@@ -4,7 +4,7 @@
 //! is that every node answers under the same configuration, every shard is led and every replica votes; every
 //! shard acknowledges writes that began after that. Then what was seen is judged.
 
-use super::failure::{InjectedFailure, PacketDirection, Victim};
+use super::failure::{InjectedFailure, KilledNodes, PacketDirection, Victim};
 use super::moves::{PlannedMove, ReplicaMoves};
 use super::watch::{ChaosClients, ChaosObservations};
 use crate::clock::now;
@@ -34,6 +34,8 @@ const SPAN_MS: (u64, u64) = (100, 4000);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureKind {
     Kill,
+    KillMajority,
+    KillAll,
     Pause,
     Partition,
     OneWay,
@@ -94,6 +96,8 @@ impl FailureKind {
     fn name(self) -> &'static str {
         match self {
             FailureKind::Kill => "kill",
+            FailureKind::KillMajority => "kill-majority",
+            FailureKind::KillAll => "kill-all",
             FailureKind::Pause => "pause",
             FailureKind::Partition => "partition",
             FailureKind::OneWay => "one-way",
@@ -103,7 +107,9 @@ impl FailureKind {
     fn draw(self, random: &mut Random) -> InjectedFailure {
         let mut span = || Duration::from_millis(random.range_inclusive(SPAN_MS.0, SPAN_MS.1));
         match self {
-            FailureKind::Kill => InjectedFailure::Kill,
+            FailureKind::Kill => InjectedFailure::Kill(KilledNodes::Leader),
+            FailureKind::KillMajority => InjectedFailure::Kill(KilledNodes::Majority),
+            FailureKind::KillAll => InjectedFailure::Kill(KilledNodes::All),
             FailureKind::Pause => InjectedFailure::Pause(span()),
             FailureKind::Partition => InjectedFailure::Partition(span()),
             FailureKind::OneWay => {
@@ -179,7 +185,7 @@ impl Rounds {
         let state = self.folder.read()?;
         let at = state.nodes.iter().position(|node| node.name == name);
         let victim = Victim::of(&state, at.ok_or_else(|| format!("there is no {name}"))?);
-        InjectedFailure::Kill.begin(&victim).await?;
+        InjectedFailure::Kill(KilledNodes::Leader).begin(&victim).await?;
         wait_whole(&self.folder, &[victim.node], PATIENCE).await
     }
 
@@ -197,15 +203,15 @@ impl Rounds {
         let (struck, began) = (watch.elapsed(), now());
         let strike = async |shard: u32, after: Duration| {
             tokio::time::sleep(after).await;
-            let victim = failure.victim(&state, shard).await?;
-            failure.begin(&victim).await?;
-            failure.end(&victim).await?;
-            Ok::<_, String>((failure == InjectedFailure::Kill).then_some(victim.node))
+            let victims = failure.victims(&state, shard).await?;
+            failure.play(&victims).await?;
+            let killed = victims.into_iter().filter(|_| failure.kills());
+            Ok::<Vec<_>, String>(killed.map(|victim| victim.node).collect())
         };
         let second = async {
             match (shards.get(1), self.second_after) {
                 (Some(shard), Some(after)) => strike(*shard, after).await,
-                _ => Ok(None),
+                _ => Ok(Vec::new()),
             }
         };
         let moved = async {

@@ -2,8 +2,8 @@
 
 use super::{CommandError, CommandOutcome, print};
 use crate::chaos::{
-    ChaosClients, FailureKind, InjectedFailure, PacketDirection, ReplicaMoves, Round, Rounds,
-    RoundsSummary, draw,
+    ChaosClients, FailureKind, InjectedFailure, KilledNodes, PacketDirection, ReplicaMoves, Round,
+    Rounds, RoundsSummary, draw,
 };
 use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
@@ -12,6 +12,7 @@ use clap::{Args, Subcommand, ValueEnum, value_parser};
 use shoal_client::{Cluster, ClusterOptions};
 use shoal_net::Secret;
 use shoal_net::client::{Access, Role};
+use std::iter::{once, repeat};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::LocalSet;
@@ -34,6 +35,7 @@ const AFTER: Duration = Duration::from_secs(3);
 #[command(after_help = "\
 Examples:
   shoal chaos kill-leader 0
+  shoal chaos kill-all
   shoal chaos pause 1 --for 5s
   shoal chaos partition 2
   shoal chaos one-way 0 --lost in
@@ -57,6 +59,16 @@ enum What {
         /// Number of the shard
         shard: u32,
     },
+    /// Kill the processes of a majority of a shard's voters at once, the leader's among them. Needs a cluster that keeps logs on
+    /// disk: `shoal local --durability fsync`
+    #[command(after_help = "Example:\n  shoal chaos kill-majority 0")]
+    KillMajority {
+        /// Number of the shard
+        shard: u32,
+    },
+    /// Kill the processes of all nodes at once. Needs such a cluster
+    #[command(after_help = "Example:\n  shoal chaos kill-all")]
+    KillAll,
     /// Stop the process of a shard's leader for a while
     #[command(after_help = "Example:\n  shoal chaos pause 0 --for 5s")]
     Pause {
@@ -98,6 +110,7 @@ Examples:
   shoal chaos loop --rounds 200
   shoal chaos loop --rounds 50 --fault partition --seed 7
   shoal chaos loop --rounds 50 --fault kill --second-after 2s
+  shoal chaos loop --rounds 1000 --fault kill-all
   shoal chaos loop --rounds 200 --replacements")]
     Loop(Loop),
     /// Let all go on that was paused or cut off
@@ -116,7 +129,8 @@ struct Loop {
     /// What shards, failures and their lengths are drawn from; by default another one each time
     #[arg(long)]
     seed: Option<u64>,
-    /// In each round, the leader of another shard fails in the same way so long after the first
+    /// In each round, the leader of another shard fails in the same way so long after the first; not where several nodes are
+    /// killed at once
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     second_after: Option<Duration>,
     /// In each round, a replica of any shard moves to a node that has none of it. If that has had one, it begins anew first
@@ -132,6 +146,10 @@ struct Loop {
 enum Fault {
     /// The process is killed
     Kill,
+    /// The processes of a majority of the shard's voters are killed at once; needs `shoal local --durability fsync`
+    KillMajority,
+    /// The processes of all nodes are killed at once; needs the same
+    KillAll,
     /// The process is stopped for a while
     Pause,
     /// The node is cut off from the others for a while
@@ -166,6 +184,8 @@ impl Fault {
     fn kinds(self, cluster: &LocalCluster) -> Vec<FailureKind> {
         match self {
             Fault::Kill => vec![FailureKind::Kill],
+            Fault::KillMajority => vec![FailureKind::KillMajority],
+            Fault::KillAll => vec![FailureKind::KillAll],
             Fault::Pause => vec![FailureKind::Pause],
             Fault::Partition => vec![FailureKind::Partition],
             Fault::OneWay => vec![FailureKind::OneWay],
@@ -193,7 +213,13 @@ impl Chaos {
         let strike = |shard, failure| strike(&folder, &cluster, shard, failure);
         LocalSet::new().block_on(&runtime, async {
             match &self.what {
-                What::KillLeader { shard } => strike(*shard, InjectedFailure::Kill).await,
+                What::KillLeader { shard } => {
+                    strike(*shard, InjectedFailure::Kill(KilledNodes::Leader)).await
+                }
+                What::KillMajority { shard } => {
+                    strike(*shard, InjectedFailure::Kill(KilledNodes::Majority)).await
+                }
+                What::KillAll => strike(0, InjectedFailure::Kill(KilledNodes::All)).await,
                 What::Pause { shard, span } => strike(*shard, InjectedFailure::Pause(*span)).await,
                 What::Partition { shard, span } => {
                     strike(*shard, InjectedFailure::Partition(*span)).await
@@ -234,14 +260,16 @@ async fn strike(
     let db = client(cluster).await?;
     let run = draw().map_err(|error| CommandError::Usage(error.to_string()))?;
     let expected = BEFORE + failure.span() + AFTER;
+    let which = once(format!(", which leads S{shard}")).chain(repeat(String::new()));
     let watch =
         ChaosClients::start(&db, run, Duration::ZERO, expected).map_err(CommandError::Database)?;
     tokio::time::sleep(BEFORE).await;
-    let victim = failure.victim(cluster, shard).await.map_err(CommandError::Usage)?;
+    let victims = failure.victims(cluster, shard).await.map_err(CommandError::Usage)?;
     let struck = watch.elapsed();
-    failure.begin(&victim).await.map_err(CommandError::Usage)?;
-    print(&format!("{} {}, which leads S{shard}\n", victim.node.name, failure.words()))?;
-    failure.end(&victim).await.map_err(CommandError::Usage)?;
+    for (victim, which) in victims.iter().zip(which) {
+        print(&format!("{} {}{which}\n", victim.node.name, failure.words()))?;
+    }
+    failure.play(&victims).await.map_err(CommandError::Usage)?;
     let served = watch.until_served(PATIENCE).await;
     tokio::time::sleep(AFTER).await;
     let mut seen = watch.finish(struck).await.map_err(CommandError::Database)?;
@@ -272,6 +300,11 @@ impl Loop {
         let shards = db.topology().shards();
         let mut rounds = Rounds::new(folder.clone(), db, self.fault.kinds(cluster), seed, drawn()?);
         if let Some(distance) = self.second_after {
+            if matches!(self.fault, Fault::KillMajority | Fault::KillAll) {
+                let several =
+                    "--second-after: several nodes are killed at once already; leave it out";
+                return Err(CommandError::Usage(several.to_owned()));
+            }
             if shards < 2 {
                 let one = "--second-after takes a cluster with two shards at least";
                 return Err(CommandError::Usage(one.to_owned()));

@@ -9,15 +9,15 @@ use crate::local::{
 };
 use crate::report::{StatusReport, led_by};
 use crate::{ask, duration, terminal};
-use clap::{Args, value_parser};
+use clap::{Args, Parser, value_parser};
 use shoal_cluster::topology::{Partitioning, Regions};
 use shoal_server::Protocol;
 use shoal_server::{NodeConfig, Server};
 use shoal_types::Durability;
-use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 /// How often it is looked whether all is well.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -34,7 +34,8 @@ const INTERRUPTED: &str = "interrupted before the cluster was ready; all of it h
 /// Start a whole cluster on this machine, and stop it with Ctrl-C
 ///
 /// Each node is a process of its own, so that it can be killed. A node that dies is started again after a
-/// while. It has lost its memory then, as after a crash, and catches up from the others.
+/// while. It has lost its memory then, as after a crash, and catches up from the others, unless `--durability` says otherwise:
+/// then it has what it had, and a cluster that was stopped, or killed, goes on when it is started again in its folder.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -43,7 +44,8 @@ Examples:
   shoal local --table accounts:hash --table events:range
   shoal local --tls --secret --port 7100 --folder secured
   shoal local --regions tiga
-  shoal local --durability fsync
+  shoal local --durability fsync --folder kept
+  shoal local --folder kept                       the same cluster, with what is in it
   shoal local --in-process --shards 1 --replicas 1
   sudo shoal local --namespaces
 
@@ -61,6 +63,9 @@ pub struct LocalCommand {
     /// on the disk. With the last two a node that dies begins again with what it had
     #[arg(long, value_name = "LEVEL", default_value = "memory", conflicts_with = "in_process")]
     durability: Durability,
+    /// What is not flushed to the disk is lost when a node's process is killed, as if its machine lost power. With `fsync` only
+    #[arg(long)]
+    lose_unflushed: bool,
     /// All nodes in this process: quicker to start, and none can be killed
     #[arg(long)]
     in_process: bool,
@@ -96,6 +101,13 @@ pub struct LocalCommand {
     /// Start nodes that die again after this
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
     restart_after: Duration,
+}
+
+/// The command line without options.
+#[derive(Debug, Parser)]
+struct BareCommand {
+    #[command(flatten)]
+    command: LocalCommand,
 }
 
 /// A table that the command line asks for.
@@ -145,10 +157,10 @@ impl LocalCommand {
             };
             let made = match other {
                 true => Err(io::Error::other("one runs there already")),
-                false => self.make(&folder, &plan),
+                false => self.make_or_resume(&folder, &plan),
             };
-            let (mut cluster, listeners) =
-                made.map_err(|error| CommandError::file("make a cluster in", &self.folder, error))?;
+            let (mut cluster, listeners) = made
+                .map_err(|error| CommandError::file("start a cluster in", &self.folder, error))?;
             let ended = match self.start(&folder, &mut cluster, listeners, &processes) {
                 Ok(running) => {
                     self.watch(&folder, cluster, running, &processes, began, &mut interrupts).await
@@ -164,7 +176,12 @@ impl LocalCommand {
 
     fn plan(&self) -> Result<ClusterPlan, CommandError> {
         let plan = self.shape.plan(self.workers, self.engine)?;
-        let plan = ClusterPlan { durability: self.durability, ..plan };
+        if self.lose_unflushed && self.durability != Durability::Fsync {
+            let level = "--lose-unflushed: nothing else is flushed; add --durability fsync";
+            return Err(CommandError::Usage(level.to_owned()));
+        }
+        let (durability, loses_unflushed) = (self.durability, self.lose_unflushed);
+        let plan = ClusterPlan { durability, loses_unflushed, ..plan };
         let ranges = plan.even_ranges();
         let with_table = |plan: ClusterPlan, table: &RequestedTable| match table.by_range {
             true => plan.with_table(&table.name, ranges.clone()),
@@ -179,6 +196,59 @@ impl LocalCommand {
             Ok(other) => ask::topology(&other.addresses(), &other.access).await.is_ok(),
             Err(_) => false,
         }
+    }
+
+    /// Has the cluster of the folder go on, if its data is on disk; makes one otherwise. No process runs there.
+    fn make_or_resume(
+        &self,
+        folder: &ClusterFolder,
+        plan: &ClusterPlan,
+    ) -> io::Result<(LocalCluster, Vec<TcpListener>)> {
+        let Some(stopped) = folder.stopped()? else { return self.make(folder, plan) };
+        if !self.asks_for(folder, plan, &stopped)? {
+            return Err(io::Error::other(
+                "it has the data of a cluster of another shape, which goes on when the options are those of then, or none; or \
+                 choose another --folder, or remove this one",
+            ));
+        }
+        Ok((LocalCluster { process: std::process::id(), ..stopped }, Vec::new()))
+    }
+
+    /// Whether this command line has the options of the cluster in this folder, or none.
+    fn asks_for(
+        &self,
+        folder: &ClusterFolder,
+        plan: &ClusterPlan,
+        stopped: &LocalCluster,
+    ) -> io::Result<bool> {
+        let first = &stopped.nodes[0];
+        let has_port =
+            matches!(self.port, 0 | PORT) || first.address == format!("127.0.0.1:{}", self.port);
+        let has_http = !self.http || first.http.is_some();
+        if self.namespaces != stopped.namespaces || self.in_process || !has_port || !has_http {
+            return Ok(false);
+        }
+        let bare = BareCommand::parse_from(["local"]).command;
+        let bare_plan = bare.plan().map_err(|_| io::Error::other("the defaults are no plan"))?;
+        let files = |command: &LocalCommand, plan: &ClusterPlan, addresses: &[String]| {
+            let topology = plan.topology(addresses).map_err(io::Error::other)?;
+            let node = plan.node_file(&first.name, first.http.as_deref(), command.security());
+            io::Result::Ok([topology.to_toml(), node])
+        };
+        let any: Vec<String> =
+            (0..plan.nodes().max(bare_plan.nodes())).map(|node| format!("node{node}:1")).collect();
+        if files(self, plan, &any)? == files(&bare, &bare_plan, &any)? {
+            return Ok(true);
+        }
+        let there = [folder.topology(), folder.node(&first.name).join("node.toml")];
+        let [topology, node] = there.map(fs::read_to_string);
+        let addresses = stopped.addresses();
+        Ok(plan.nodes() as usize == addresses.len()
+            && files(self, plan, &addresses)? == [topology?, node?])
+    }
+
+    fn security(&self) -> Security {
+        Security { tls: self.tls, client_secret: self.secret }
     }
 
     /// Writes down what it is to be.
@@ -199,7 +269,7 @@ impl LocalCommand {
             (true, true) => (Vec::new(), (0..nodes).map(|node| listens(node).1).collect()),
             (false, _) => Default::default(),
         };
-        let security = Security { tls: self.tls, client_secret: self.secret };
+        let security = self.security();
         let nodes = write_files(folder, plan, &addresses, &https, security)?;
         let (process, namespaces) = (std::process::id(), self.namespaces);
         let access = folder.access(security).map_err(io::Error::other)?;
@@ -275,7 +345,7 @@ impl LocalCommand {
         };
         let report = ready.map_err(|error| {
             let logs = folder.0.display();
-            CommandError::Database(format!("it did not come up: {error}; see {logs}/*/log"))
+            CommandError::Database(format!("it did not come up: {error}; see {logs}/*/node.log"))
         })?;
         print(&self.welcome(folder, &cluster, &report, began.elapsed()))?;
         while interrupts.before(tokio::time::sleep(LOOK_EVERY)).await.is_some() {

@@ -20,7 +20,7 @@ pub fn write_files(
 ) -> io::Result<Vec<LocalNode>> {
     let topology = plan.topology(addresses).map_err(io::Error::other)?;
     fs::create_dir_all(&folder.0)?;
-    fs::write(folder.file("topology.toml"), topology.to_toml())?;
+    fs::write(folder.topology(), topology.to_toml())?;
     Secret::new(secret()?).write_hex(&folder.file("secret"))?;
     let mut nodes = Vec::new();
     for (at, (node, address)) in topology.nodes().iter().zip(addresses).enumerate() {

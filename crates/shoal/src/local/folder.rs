@@ -1,12 +1,17 @@
 //! The folder of a local cluster.
 
 use serde::{Deserialize, Serialize};
+use shoal_cluster::topology::Topology;
 use shoal_net::Secret;
 use shoal_net::client::Access;
 use shoal_net::tls::ClientTls;
+use shoal_types::Durability;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+/// What the cluster was that ran here last.
+const STOPPED: &str = "stopped.json";
 
 /// The name of every local cluster.
 pub const NAME: &str = "shoal";
@@ -126,12 +131,42 @@ impl ClusterFolder {
         fs::rename(next, self.state())
     }
 
-    /// No process runs any more.
+    /// No process runs any more. What the nodes are is kept for [`stopped`](ClusterFolder::stopped).
     ///
     /// # Errors
     /// If it cannot be said.
     pub fn clear(&self) -> io::Result<()> {
-        fs::remove_file(self.state())
+        fs::rename(self.state(), self.file(STOPPED))
+    }
+
+    /// The cluster that ran here, if its nodes have their data on disk. It may run still.
+    ///
+    /// # Errors
+    /// If a file of it cannot be used.
+    pub fn stopped(&self) -> io::Result<Option<LocalCluster>> {
+        let read = |path: &Path| match fs::read_to_string(path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        };
+        // Where the command was killed, it has not said that it ended.
+        let state =
+            [self.state(), self.file(STOPPED)].iter().find_map(|path| read(path).transpose());
+        let (Some(state), Some(topology)) = (state.transpose()?, read(&self.topology())?) else {
+            return Ok(None);
+        };
+        let topology = Topology::parse(&topology).map_err(io::Error::other)?;
+        if topology.durability() == Durability::Memory {
+            return Ok(None);
+        }
+        let cluster: LocalCluster = serde_json::from_str(&state).map_err(io::Error::other)?;
+        let access = self.access(cluster.security).map_err(io::Error::other)?;
+        Ok(Some(LocalCluster { access, ..cluster }))
+    }
+
+    /// The file with nodes, shards and tables.
+    pub fn topology(&self) -> PathBuf {
+        self.file("topology.toml")
     }
 
     /// The folder of a node.

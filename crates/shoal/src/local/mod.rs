@@ -3,11 +3,12 @@
 //! | in the folder | is |
 //! |---|---|
 //! | `cluster.json` | the addresses and processes of the nodes: for other commands |
+//! | `stopped.json` | the same of the cluster that ran last: where its nodes have their data on disk, the next one goes on with that |
 //! | `topology.toml` | nodes, shards, tables |
 //! | `secret` | what only the nodes know |
 //! | `client-secret` | what clients have to know, if anything |
 //! | `ca.pem`; `NODE/node.pem`, `NODE/node.key` | with TLS on: the authority, and what a node shows |
-//! | `NODE/node.toml`, `NODE/log` | a node's configuration; what it has logged |
+//! | `NODE/node.toml`, `NODE/node.log` | a node's configuration; what it reports of itself |
 
 mod certificates;
 mod files;

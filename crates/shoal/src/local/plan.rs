@@ -50,6 +50,8 @@ pub struct ClusterPlan {
     pub disk: Option<PathBuf>,
     /// How much longer flushes of such nodes take than they do.
     pub flush_delay: Duration,
+    /// Whether what the logs of nodes have not flushed is lost with their processes.
+    pub loses_unflushed: bool,
     /// The datacenters, and the emulated distances between them.
     pub regions: Regions,
     /// The commit engine. Files of nodes do not contain its options: only clusters of this process have them.
@@ -76,6 +78,7 @@ impl ClusterPlan {
             durability: Durability::Memory,
             disk: None,
             flush_delay: Duration::ZERO,
+            loses_unflushed: false,
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
             memory_bytes_reserved: 0,
@@ -248,6 +251,7 @@ impl ClusterPlan {
             true => "client_secret = \"../client-secret\"\n",
             false => "",
         };
+        let unflushed = if self.loses_unflushed { "lose_unflushed = true\n" } else { "" };
         let tls = match security.tls {
             true => {
                 "[tls]\ncertificates = \"node.pem\"\nkey = \"node.key\"\nauthorities = \"../ca.pem\"\n"
@@ -256,8 +260,8 @@ impl ClusterPlan {
         };
         format!(
             "cluster = \"shoal\"\nnode = \"{node}\"\ntopology = \"../topology.toml\"\n\
-             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{http}\
-             {client_secret}{tls}"
+             managers = {managers:?}\ndata = \".\"\nsecret = \"../secret\"\nengine = \"{engine}\"\nchaos = true\n{unflushed}\
+             {http}{client_secret}{tls}"
         )
     }
 

@@ -133,7 +133,7 @@ fn spawn(
         None => Command::new(program),
     };
     let place = folder.node(name);
-    let log = File::options().create(true).append(true).open(place.join("log"))?;
+    let log = File::options().create(true).append(true).open(place.join("node.log"))?;
     command
         .arg("serve")
         .arg("--with-input")

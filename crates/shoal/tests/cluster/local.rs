@@ -32,15 +32,14 @@ impl Local {
     /// Starts a cluster of this shape.
     pub fn begin(shape: &[&str]) -> Local {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
-            .args(["local", "--port", "0", "--folder"])
-            .arg(folder.path())
-            .args(shape)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let lines = lines(child.stdout.take().expect("piped"));
+        let (child, lines) = spawn(folder.path(), shape);
         Local { folder, child, lines }
+    }
+
+    /// Starts the cluster again that has ended, with these options, and waits until it is ready.
+    pub fn start_again(&mut self, shape: &[&str]) {
+        (self.child, self.lines) = spawn(self.folder.path(), shape);
+        self.printed_until("ready after");
     }
 
     /// What it prints from now on, up to a line that begins like this.
@@ -168,6 +167,19 @@ impl Local {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
         end_of(&mut self.child, PATIENCE, "shoal local")
     }
+}
+
+/// Starts a cluster in a folder: its process, and the lines that it prints.
+fn spawn(folder: &Path, shape: &[&str]) -> (Child, Receiver<String>) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_shoal"))
+        .args(["local", "--port", "0", "--folder"])
+        .arg(folder)
+        .args(shape)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let lines = lines(child.stdout.take().expect("piped"));
+    (child, lines)
 }
 
 /// Runs a command to its end: its exit code, what it prints, and what it complains of.

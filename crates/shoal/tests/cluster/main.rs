@@ -2,6 +2,7 @@
 
 mod dashboard;
 mod data;
+mod durable;
 mod local;
 mod nodes;
 mod package;
@@ -226,7 +227,7 @@ fn leaders_whose_packets_are_lost_one_way_are_replaced() {
     }
     let mut local = Local::start(&["--shards", "2", "--namespaces"]);
     for (shard, lost, words) in
-        [("0", "in", "hears no other"), ("1", "out", "is heard by no other")]
+        [("0", "in", "receives nothing of other"), ("1", "out", "reaches no other")]
     {
         let lost = ["chaos", "one-way", shard, "--lost", lost, "--for", "2s"];
         let seen = local.run_well(&lost);

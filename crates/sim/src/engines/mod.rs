@@ -7,6 +7,7 @@ mod tiga;
 mod two_phase_commit;
 mod zeus;
 
+use crate::coverage::BEYOND_SEEDS;
 use crate::run::{RunOptions, RunReport, run};
 use crate::subject::{AnyPlantedBug, Subject};
 use shoal_registry::Protocol;
@@ -23,6 +24,10 @@ pub struct SimulatedEngine {
     pub run: Runner,
     /// The names of the bugs that can be planted in this engine only.
     pub bugs: fn() -> Vec<&'static str>,
+    /// Coverage points that its seeds are not required to reach: [`Subject::NOT_REACHED`].
+    pub not_reached: &'static [&'static [&'static str]],
+    /// Counters of rare paths of its own: [`Subject::PATHS`].
+    pub paths: &'static [&'static str],
 }
 
 impl SimulatedEngine {
@@ -38,6 +43,12 @@ impl SimulatedEngine {
         }
     }
 
+    /// Whether its seeds are required to reach a coverage point of the simulator.
+    pub fn is_to_reach(&self, point: &str) -> bool {
+        !self.not_reached.iter().any(|points| points.contains(&point))
+            && !BEYOND_SEEDS.contains(&point)
+    }
+
     /// All engines, in the order of the registry.
     pub fn all() -> impl Iterator<Item = SimulatedEngine> {
         Protocol::ALL.iter().copied().map(SimulatedEngine::of)
@@ -45,7 +56,13 @@ impl SimulatedEngine {
 
     fn with<E: Subject>() -> SimulatedEngine {
         let bugs = || E::BUGS.iter().map(|(name, _)| *name).collect();
-        SimulatedEngine { name: E::PROTOCOL.name(), run: run::<E>, bugs }
+        SimulatedEngine {
+            name: E::PROTOCOL.name(),
+            run: run::<E>,
+            bugs,
+            not_reached: E::NOT_REACHED,
+            paths: E::PATHS,
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! planted in it.
 
 use crate::clients::tables::CreatedTables;
+use crate::coverage::OF_STREAMS;
 use crate::draw::one_of;
 use crate::fault_schedule::FaultWeights;
 use crate::scenario::{ClientWork, FAR_ROUND_TRIP, Scenario, partitioning};
@@ -32,6 +33,41 @@ const OBJECT_BYTES: usize = size_of::<u32>();
 const HOME_TABLES: [&str; 4] = ["small_bank.", "tatp.", "voter.", "handovers."];
 
 impl Subject for Zeus {
+    /// Its streams are empty, and its scenarios have few of the faults that take several copies at once ([`Subject::fit`]).
+    const NOT_REACHED: &'static [&'static [&'static str]] = &[
+        OF_STREAMS,
+        &[
+            "clock beyond its bounds",
+            "database full",
+            "datacenter lost",
+            "forgets what few have",
+            "leader fails while a copy begins",
+            "majority of a shard lost",
+            "node gone for good",
+            "one leader back, the next cut off",
+            "second failure: appointed",
+            "second failure: preparing",
+            "step interrupted",
+            "stream begun behind a snapshot",
+        ],
+    ];
+
+    const PATHS: &'static [&'static str] = &[
+        "waits_for_moves",
+        "sent_to_owners",
+        "moves",
+        "reads_gained",
+        "requests_refused",
+        "replays",
+        "slots_replayed",
+        "parts_received",
+        "readers_dropped",
+        "directories_copied",
+        "directories_rebuilt",
+        "refused_as_lost",
+        "foreign_epochs",
+    ];
+
     const BUGS: &'static [(&'static str, ZeusPlantedBug)] = &[
         ("own-before-all-acks", ZeusPlantedBug::OwnBeforeAllAcks),
         ("lesser-wins", ZeusPlantedBug::LesserWins),

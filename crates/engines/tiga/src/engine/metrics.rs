@@ -48,6 +48,8 @@ shoal_engine::counters! {
         Level delay_most_us,
         /// Microseconds by which the clock may be off, as the system reports; 0 where it reports nothing.
         Level clock_error_bound_us,
+        /// 1 where the system does not report by how much the clock may be off, else 0.
+        Level clock_unbounded,
         /// Transactions that wait at replicas here.
         Level waiting_at_replicas,
         /// Transactions that are released at followers here and not synced.
@@ -69,6 +71,7 @@ pub(super) const NODE_COLUMNS: &[NodeColumn] = &[
     NodeColumn { counter: "headroom_us", heading: "headroom, µs" },
     NodeColumn { counter: "delay_most_us", heading: "delay, µs" },
     NodeColumn { counter: "clock_error_bound_us", heading: "clock bound, µs" },
+    NodeColumn { counter: "clock_unbounded", heading: "without clock bound" },
 ];
 
 /// The number of the stage that ends when a transaction is handed to its participants.
@@ -119,6 +122,7 @@ impl TigaCounters {
             margin_us: node.margin().as_micros() as u64,
             delay_most_us: node.coordinator().delays.most().max(0) as u64 / 1000,
             clock_error_bound_us: error_bound.unwrap_or_default().as_micros() as u64,
+            clock_unbounded: u64::from(error_bound.is_none()),
             ..TigaCounters::default()
         };
         for replica in node.replicas() {

@@ -81,12 +81,19 @@ impl FollowedPipelines {
         }
     }
 
-    /// Validates replayed slots that all live followers have acknowledged, in order.
-    pub(crate) fn validate_replays(&mut self, scope: &mut Scope<'_>, ownership: &mut Ownership) {
+    /// Validates replayed slots that all live followers have acknowledged, in order; returns how many.
+    pub(crate) fn validate_replays(
+        &mut self,
+        scope: &mut Scope<'_>,
+        ownership: &mut Ownership,
+    ) -> u64 {
+        let mut validated = 0;
         while let Some((pipeline, slot, told)) = self.first_acknowledged(scope.node) {
             self.on_val(scope, ownership, pipeline, slot);
             scope.send_to_all(told, &MessageBody::ReplicationVal { pipeline, slot });
+            validated += 1;
         }
+        validated
     }
 
     /// The oldest replayed slot of a pipeline that all its followers have acknowledged, and the nodes that have to know.

@@ -301,6 +301,7 @@ impl Zeus {
                 let epoch = shared.node.view().epoch;
                 shared.note(worker, || TransactionFact::Lost { granule, epoch });
             }
+            shared.refused_as_lost += u64::from(lost.is_some());
             lost.map(|granule| {
                 let key = KeyExcerpt::new(&granule.prefix);
                 Rejected::DataLost { table: granule.family, key }.into()

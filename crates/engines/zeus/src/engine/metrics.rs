@@ -23,6 +23,18 @@ shoal_engine::counters! {
         Counter requests_refused,
         /// Invalidations of records that were sent again.
         Counter replays,
+        /// Slots of dead coordinators that were validated here.
+        Counter slots_replayed,
+        /// Parts of large granules that came after the first.
+        Counter parts_received,
+        /// Readers that were dropped at this node's request, since a granule had too many.
+        Counter readers_dropped,
+        /// Directories of shards that were copied from another node.
+        Counter directories_copied,
+        /// Directories that no node had, and that were rebuilt from what nodes know of their granules.
+        Counter directories_rebuilt,
+        /// Transactions that were refused, since no copy of a granule is left.
+        Counter refused_as_lost,
         /// Slots that are committed locally and not validated.
         Level pending_slots,
         /// Granules that this node became the owner of in the last second.
@@ -100,7 +112,7 @@ impl ZeusCounters {
     /// With what the node has counted.
     pub(super) fn of_node(self, shared: &SharedNode) -> ZeusCounters {
         let node = &shared.node;
-        let counted = node.ownership().counters();
+        let (counted, counters) = (node.ownership().counters(), node.counters());
         let (mut owned, mut read) = (0, 0);
         for (_, holding) in node.ownership().holdings() {
             match holding.level(node.id()) {
@@ -112,15 +124,21 @@ impl ZeusCounters {
         ZeusCounters {
             waits_for_moves: shared.waits_for_moves,
             sent_to_owners: shared.sent_to_owners,
+            refused_as_lost: shared.refused_as_lost,
             moves: counted.moves,
             reads_gained: counted.reads_gained,
             requests_refused: counted.nacks,
             replays: counted.replays,
+            slots_replayed: counters.slots_replayed,
+            parts_received: counted.parts,
+            readers_dropped: counted.readers_dropped,
+            directories_copied: counters.directories_copied,
+            directories_rebuilt: counters.directories_rebuilt,
             pending_slots: node.pipelines().pending() as u64,
             granules_owned: owned,
             granules_read: read,
             followers_awaited: node.pipelines().stalling().len() as u64,
-            foreign_epochs: node.counters().foreign_epochs,
+            foreign_epochs: counters.foreign_epochs,
             ..self
         }
     }

@@ -45,6 +45,8 @@ pub(super) struct SharedNode {
     pub(super) waits_for_moves: u64,
     /// Transactions of clients that were sent to the owner of a granule that moves often.
     pub(super) sent_to_owners: u64,
+    /// Times that a transaction was refused, since no copy of a granule is left.
+    pub(super) refused_as_lost: u64,
 }
 
 /// What has become possible for a worker, most of it for its transactions.
@@ -88,6 +90,7 @@ impl ZeusShared {
             facts: Vec::new(),
             waits_for_moves: 0,
             sent_to_owners: 0,
+            refused_as_lost: 0,
         };
         ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
     }

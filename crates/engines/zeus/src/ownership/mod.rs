@@ -75,6 +75,10 @@ pub struct OwnershipCounters {
     pub nacks: u64,
     /// Invalidations that were sent again.
     pub replays: u64,
+    /// Parts of granules that came after the first.
+    pub parts: u64,
+    /// Readers that were dropped at this node's request.
+    pub readers_dropped: u64,
 }
 
 /// The acknowledgements for one invalidation, at the requester or at a node that replays.

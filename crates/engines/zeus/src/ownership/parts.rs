@@ -98,6 +98,7 @@ impl Ownership {
         if rows.clock != part.clock {
             return; // No node of ours sends it: all parts are of one state of the granule.
         }
+        self.counters.parts += 1;
         rows.rows.extend(part.rows);
         rows.is_last = part.is_last;
         collected.changed = scope.now;

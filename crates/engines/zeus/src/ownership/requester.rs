@@ -379,6 +379,8 @@ impl Ownership {
             RequestKind::Drop(_) => {}
         }
         holding.close_request(takes);
+        let is_drop = matches!(inv.requested.kind, RequestKind::Drop(_));
+        self.counters.readers_dropped += u64::from(is_drop);
         let is_owner = inv.record.owner == Some(scope.node);
         if is_owner {
             self.uneven.insert(inv.granule);

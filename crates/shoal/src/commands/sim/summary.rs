@@ -4,9 +4,8 @@ use super::arguments::BugChoice;
 use super::search::{SearchTally, SeedSearch};
 use crate::duration::span;
 use crate::terminal::table;
-use shoal_sim::RunReport;
-use shoal_sim::coverage::BEYOND_SEEDS;
 use shoal_sim::metrics::Metrics;
+use shoal_sim::{RunReport, SimulatedEngine};
 use shoal_workloads::report::words;
 use std::fmt::Write;
 use std::time::Duration;
@@ -42,18 +41,25 @@ pub fn failure(again: &str, report: &RunReport) -> String {
 }
 
 /// The coverage points that no seed reached, though seeds should.
-pub fn unreached(tally: &SearchTally) -> Vec<&'static str> {
-    let never = tally.coverage.all().filter(|(_, count)| *count == 0).map(|(name, _)| name);
-    never.filter(|name| !BEYOND_SEEDS.contains(name)).collect()
+pub fn unreached(engine: SimulatedEngine, tally: &SearchTally) -> Vec<String> {
+    points(engine, tally).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+}
+
+/// The coverage points that seeds of the engine should reach, its own last, and how often they did.
+fn points(engine: SimulatedEngine, tally: &SearchTally) -> impl Iterator<Item = (String, u64)> {
+    let shared = tally.coverage.all().filter(move |(name, _)| engine.is_to_reach(name));
+    let paths =
+        engine.paths.iter().map(|path| (path.replace('_', " "), tally.metrics.engines.get(path)));
+    shared.map(|(name, count)| (name.to_owned(), count)).chain(paths)
 }
 
 /// Everything that was counted.
-pub fn tables(tally: &SearchTally) -> String {
+pub fn tables(engine: SimulatedEngine, tally: &SearchTally) -> String {
     if tally.seeds == 0 {
         return String::new();
     }
     let mut text = String::new();
-    for part in [outcomes(&tally.metrics), faults(&tally.metrics), coverage(tally)] {
+    for part in [outcomes(&tally.metrics), faults(&tally.metrics), coverage(engine, tally)] {
         _ = writeln!(text, "\n{part}");
     }
     text + "\n" + &facts(tally)
@@ -98,13 +104,10 @@ fn faults(metrics: &Metrics) -> String {
 }
 
 /// Two columns of coverage points, for they are many.
-fn coverage(tally: &SearchTally) -> String {
-    let all: Vec<[String; 2]> = tally
-        .coverage
-        .all()
+fn coverage(engine: SimulatedEngine, tally: &SearchTally) -> String {
+    let all: Vec<[String; 2]> = points(engine, tally)
         .map(|(name, count)| {
-            let count = if count == 0 { "never ◄".to_owned() } else { words::count(count) };
-            [name.to_owned(), count]
+            [name, if count == 0 { "never ◄".to_owned() } else { words::count(count) }]
         })
         .collect();
     let half = all.len().div_ceil(2);
