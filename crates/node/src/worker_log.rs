@@ -336,10 +336,17 @@ impl WorkerLog {
         self.writer.is_ready()
     }
 
-    /// Whether there is no room for more: see [`LogWriter::is_full`].
+    /// Whether there is no room for more: see [`LogWriter::is_full`]. What owns the worker has its stores refuse
+    /// writes until this is over (`Store::log_is_full`).
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.writer.is_full()
+    }
+
+    /// The room that the next segment needs.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
+        self.options.writer.segment_bytes
     }
 
     /// Why the log does nothing more: its process is to end.

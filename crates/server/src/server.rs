@@ -235,7 +235,8 @@ fn start<E: RegisteredEngine>(
         let manager_inputs = manager_inputs.clone().filter(|_| worker == HOST);
         let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
-        let stores = stores.filter_map(store).collect();
+        let stores: Vec<_> = stores.filter_map(store).collect();
+        let written = stores.iter().map(|(_, store)| Arc::clone(store)).collect();
         let mut worker_host = WorkerHost::new(
             WorkerPlace { node: here, worker },
             core,
@@ -252,8 +253,8 @@ fn start<E: RegisteredEngine>(
         worker_host.begins_with = begins_with;
         worker_host.data = disk.as_ref().and_then(|_| data.clone());
         worker_host.disk = disk.map(|disk| {
-            let started =
-                WorkerDisk::start(WorkerPlace { node: here, worker }, disk, worker_hosts.clone());
+            let place = WorkerPlace { node: here, worker };
+            let started = WorkerDisk::start(place, disk, written, worker_hosts.clone());
             started.expect("the system has threads for the logs of workers")
         });
         worker_host.identity = joins.clone();

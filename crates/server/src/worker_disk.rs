@@ -18,6 +18,7 @@ use shoal_node::{
     CheckpointEffect, CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews,
     WorkerLog,
 };
+use shoal_store::Store;
 use shoal_types::{Time, WorkerPlace};
 use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, checkpoint_name, perform};
 use std::collections::VecDeque;
@@ -107,6 +108,7 @@ impl WorkerDisk {
     pub(crate) fn start(
         place: WorkerPlace,
         disk: OpenedDisk,
+        stores: Vec<Arc<Store>>,
         worker_hosts: Handle<WorkerCommand>,
     ) -> std::io::Result<WorkerDisk> {
         let OpenedDisk { folder, identity, log, effects, checkpoint } = disk;
@@ -128,6 +130,9 @@ impl WorkerDisk {
             checkpoints,
             requests: requests.clone(),
             clock,
+            stores,
+            is_full: false,
+            room_asked: clock.now(),
             room_measured: clock.now(),
             helpers: vec![checkpointer],
         };
@@ -224,6 +229,12 @@ struct DiskThread {
     checkpoints: Sender<CheckpointEffect>,
     requests: Sender<DiskRequest>,
     clock: SystemClock,
+    /// The stores of the node, which refuse writes while the log has no room.
+    stores: Vec<Arc<Store>>,
+    /// They do.
+    is_full: bool,
+    /// When a segment was asked for last for which there was no room.
+    room_asked: Time,
     /// When the free room on the disk was asked for last.
     room_measured: Time,
     /// The thread that writes checkpoints, and those that make segments.
@@ -245,6 +256,7 @@ impl DiskThread {
                 self.worker_hosts.stop();
                 break;
             }
+            self.follow_room();
             self.measure_room();
             self.publish();
         }
@@ -262,9 +274,6 @@ impl DiskThread {
             match inbox.recv_timeout(RETRY_AFTER) {
                 Ok(DiskRequest::End) => return false,
                 Ok(request) => self.take(request),
-                Err(RecvTimeoutError::Timeout) if self.log.is_full() => {
-                    self.step(DiskEvent::Log(LogEvent::Retry));
-                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
@@ -336,6 +345,29 @@ impl DiskThread {
             figures.flush_max = figures.flush_max.max(took);
         }
         (figures.log_bytes, figures.is_full) = (self.log.bytes(), self.log.is_full());
+    }
+
+    /// Has the stores of the node refuse writes while the log has no room, and asks for room again at times.
+    fn follow_room(&mut self) {
+        let (now, WorkerPlace { node, worker }) = (self.clock.now(), self.place);
+        if self.log.is_full() && now - self.room_asked >= RETRY_AFTER {
+            self.room_asked = now;
+            self.step(DiskEvent::Log(LogEvent::Retry));
+        }
+        if std::mem::replace(&mut self.is_full, self.log.is_full()) == self.is_full {
+            return;
+        }
+        let (path, segment_bytes) = (self.folder.path().display(), self.log.segment_bytes());
+        if self.is_full {
+            tracing::error!(
+                %node, %worker, %path, segment_bytes,
+                "the disk has no room for the next segment of the log: writes are refused until it has"
+            );
+            self.stores.iter().for_each(|store| store.log_is_full(segment_bytes));
+        } else {
+            tracing::info!(%node, %worker, %path, "the disk has room again: writes are taken");
+            self.stores.iter().for_each(|store| store.log_has_room());
+        }
     }
 
     /// Asks for the free room on the disk if that was long ago. Here, because the system may take long to answer, and the worker

@@ -1,12 +1,13 @@
 //! The disk of a worker: a virtual one, with the log that its streams write to and its checkpoints, in the format of real ones.
 
+use crate::fault_schedule::DiskTroubles;
 use shoal_node::{
     CheckpointStep, DiskEffect, DiskEvent, DiskWork, OpenedLog, RecoveredWorker, WorkerEvent,
     WorkerLog, WorkerLogOptions, read_parts,
 };
 use shoal_types::{Random, Time, WorkerPlace};
-use shoal_wal::virtual_disk::{DiskDelays, DiskQueue, VirtualDisk};
-use shoal_wal::{LogIdentity, Record, WriterOptions};
+use shoal_wal::virtual_disk::{DiskDelays, DiskFaults, DiskQueue, VirtualDisk};
+use shoal_wal::{Folder, LogEvent, LogIdentity, Record, WriterOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -19,6 +20,15 @@ const OPTIONS: WorkerLogOptions = WorkerLogOptions {
 /// One operation in so many stalls, for ten times the longest that others take.
 const STALLS_ONE_IN: u64 = 200;
 
+/// Of disks that are full at times, each is so often.
+const FULL_TIMES: u64 = 4;
+
+/// And so long at most.
+const FULL_MAX: Duration = Duration::from_millis(400);
+
+/// While a disk is full, its log asks for room so often.
+const RETRY_EVERY: Duration = Duration::from_millis(5);
+
 /// The disk of a worker, which outlives the processes of its node.
 #[derive(Debug)]
 pub(crate) struct SimulatedDisk {
@@ -29,6 +39,10 @@ pub(crate) struct SimulatedDisk {
     /// The steps of checkpoints that are under way, with the times at which they are done.
     checkpoint_queue: VecDeque<(Time, DiskEffect)>,
     longest: Duration,
+    /// When there is no room on it, from and until, the next time last.
+    full: Vec<(Time, Time)>,
+    /// When an operation fails.
+    fails_at: Option<Time>,
     /// The log of the current process.
     log: Option<WorkerLog>,
     /// Streams whose last records were void, of all processes.
@@ -57,6 +71,8 @@ impl SimulatedDisk {
             queue: DiskQueue::new(delays, random.fork(1)),
             checkpoint_queue: VecDeque::new(),
             longest,
+            full: Vec::new(),
+            fails_at: None,
             log: None,
             void_streams: 0,
             wanted: Vec::new(),
@@ -97,7 +113,77 @@ impl SimulatedDisk {
         log.checkpoint_step(self.identity, step, &mut self.wanted);
     }
 
-    /// When the next operation ends, of those that are under way at `now`.
+    /// Draws when the disk is full, and when it fails.
+    pub(crate) fn plan_troubles(&mut self, now: Time, troubles: DiskTroubles) {
+        let DiskTroubles { full_within_ns, fail_within_ns, .. } = troubles;
+        let random = &mut self.random;
+        if full_within_ns > 0 {
+            let mut begin = || Time(now.0 + random.below(full_within_ns));
+            let mut begins: Vec<Time> = (0..FULL_TIMES).map(|_| begin()).collect();
+            begins.sort_unstable();
+            let span = |from: Time| (from, from + FULL_MAX.mul_f64(random.unit()));
+            self.full = begins.into_iter().rev().map(span).collect();
+        }
+        self.fails_at =
+            (fail_within_ns > 0).then(|| Time(now.0 + self.random.below(fail_within_ns)));
+    }
+
+    /// There is room, and nothing fails, from now on.
+    pub(crate) fn heal(&mut self) {
+        (self.full, self.fails_at) = (Vec::new(), None);
+        (self.disk.bytes_max, self.disk.faults) = (None, DiskFaults::default());
+    }
+
+    /// Whether the log has no room for its next segment, and how many bytes that needs.
+    pub(crate) fn needs_room(&self) -> Option<u64> {
+        self.log.as_ref().filter(|log| log.is_full()).map(WorkerLog::segment_bytes)
+    }
+
+    /// Whether an operation has failed: the process is to end.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.failure().is_some())
+    }
+
+    /// What is wrong with the disk begins, or is over, as planned; a log that has no room asks for it.
+    fn follow_troubles(&mut self, now: Time) {
+        self.full.pop_if(|(_, until)| *until <= now);
+        let is_full = self.full.last().is_some_and(|(from, _)| *from <= now);
+        self.disk.bytes_max = is_full.then(|| self.disk.bytes_max.unwrap_or(self.disk.bytes()));
+        if self.fails_at.take_if(|at| *at <= now).is_some() {
+            let writes = self.random.chance(1, 2);
+            self.disk.faults = DiskFaults { writes, flushes: !writes, ..DiskFaults::default() };
+        }
+        if let Some(log) = self.log.as_mut().filter(|log| log.is_full()) {
+            log.step(DiskEvent::Log(LogEvent::Retry), &mut self.wanted);
+        }
+    }
+
+    /// Changes bits at rest. Returns whether what is there cannot be read any more, or lacks its end: then the disk is of no use.
+    pub(crate) fn damage(&mut self) -> bool {
+        let before = self.disk.clone();
+        let names: Vec<String> = self.disk.names().expect("a virtual disk has names");
+        for _ in 0..1 + self.random.below(3) {
+            let Some(name) = self.random.pick(&names) else { continue };
+            let bits = 8 * self.disk.length(name).expect("it is there");
+            if bits > 0 {
+                self.disk.flip(name, self.random.below(bits));
+            }
+        }
+        let mut read = self.disk.clone();
+        let opened = WorkerLog::open(&mut read, self.identity, OPTIONS, &mut Vec::new());
+        match opened {
+            // What is at rest was flushed: an end that is missing now may have been acknowledged.
+            Ok(opened) if opened.torn.is_none() => {
+                if opened.damaged.is_empty() {
+                    self.disk = before;
+                }
+                false
+            }
+            Ok(_) | Err(_) => true,
+        }
+    }
+
+    /// When the next operation ends, of those that are under way at `now`, or the log asks for room.
     pub(crate) fn due(&mut self, now: Time) -> Option<Time> {
         for effect in self.wanted.drain(..) {
             match effect {
@@ -115,11 +201,13 @@ impl SimulatedDisk {
             .due()
             .map(|due| Time(u64::try_from(due.as_nanos()).expect("virtual time fits")));
         let checkpoint = self.checkpoint_queue.front().map(|(at, _)| *at);
-        log.into_iter().chain(checkpoint).min()
+        let retry = self.needs_room().map(|_| now + RETRY_EVERY);
+        log.into_iter().chain(checkpoint).chain(retry).min()
     }
 
     /// Ends the operations that are done. Returns what the worker is to receive.
     pub(crate) fn complete<M>(&mut self, now: Time) -> Vec<WorkerEvent<M>> {
+        self.follow_troubles(now);
         let mut news = Vec::new();
         let Some(log) = &mut self.log else { return Vec::new() };
         while let Some(event) = self.queue.complete(Duration::from_nanos(now.0), &mut self.disk) {
@@ -141,6 +229,7 @@ impl SimulatedDisk {
         self.wanted.clear();
         self.work = DiskWork::default();
         self.log = None;
+        self.disk.faults = DiskFaults::default();
         if !power {
             let random = &mut self.random;
             self.disk.lose_power(|| random.chance(1, 2));

@@ -33,6 +33,19 @@ pub struct FaultSchedule {
     pub interleaved_percent: u32,
     /// Whether clocks exceed their bounds: they jump, and drift without limit.
     pub wild_clocks: bool,
+    /// What is wrong with disks, where there are some.
+    pub disks: DiskTroubles,
+}
+
+/// What is wrong with the disks of workers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskTroubles {
+    /// Within this time each is full for a while, several times; 0 for never.
+    pub full_within_ns: u64,
+    /// Within this time an operation of each fails, which ends the process; 0 for never.
+    pub fail_within_ns: u64,
+    /// Percentage of restarts before which bits of the node's disks change, where every shard keeps a majority with memory.
+    pub damaged_percent: u32,
 }
 
 /// The relative frequency of each fault.

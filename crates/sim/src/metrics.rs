@@ -108,6 +108,12 @@ counts! {
         checkpoints,
         /// Workers that began with a checkpoint.
         restarts_from_checkpoints,
+        /// Times that a disk had no room for the log of a worker.
+        full_disks,
+        /// Disks of which an operation failed.
+        failed_disks,
+        /// Disks that were damaged while their node was down, and found to be of no use.
+        damaged_disks,
         /// Streams whose last records were void when their process began: they stood behind a snapshot without its rows.
         void_streams,
         /// Observations of engines that were judged.

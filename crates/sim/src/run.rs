@@ -15,6 +15,7 @@ use crate::clients::{ClientContext, Ledger, calls, histories};
 use crate::coverage::Coverage;
 use crate::digest::Digest;
 use crate::distances::{DistanceSource, SimulatedRegions};
+use crate::fault_schedule::DiskTroubles;
 use crate::managers::EpochChanges;
 use crate::metrics::Metrics;
 use crate::panics;
@@ -83,6 +84,15 @@ pub(crate) const NODES_FROM: u64 = 1 << 28;
 /// In these seeds streams are on disks, with an engine whose nodes can keep their memory, and power fails. Others keep the
 /// meaning that they had before.
 pub(crate) const DISK_SEEDS: Range<u64> = 1 << 29..1 << 30;
+
+/// Of these seeds, from this one on, disks are full at times.
+const FULL_DISKS_FROM: u64 = 3 << 28;
+
+/// Of restarts in the following ones, so many of a hundred find a disk that was damaged.
+const DAMAGED_PERCENT: u32 = 20;
+
+/// And from this one on they fail, too, and are damaged.
+const BAD_DISKS_FROM: u64 = 7 << 27;
 
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
@@ -237,6 +247,12 @@ impl<E: Subject> PreparedRun<E> {
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
         if DISK_SEEDS.contains(&seed) && fails && E::PROTOCOL.info().keeps_memory {
             scenario.keep_on_disks(&mut root.fork(23));
+            let is_bad = seed >= BAD_DISKS_FROM;
+            scenario.fault_schedule.disks = DiskTroubles {
+                full_within_ns: if seed >= FULL_DISKS_FROM { scenario.span_ns } else { 0 },
+                fail_within_ns: if is_bad { scenario.span_ns } else { 0 },
+                damaged_percent: if is_bad { DAMAGED_PERCENT } else { 0 },
+            };
         }
         let mut lot = root.fork(14);
         if E::PROTOCOL.info().accepts_losses

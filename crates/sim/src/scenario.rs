@@ -12,7 +12,7 @@ use crate::cpu::Cpu;
 use crate::distances::{self, DistanceSource};
 use crate::draw::one_of;
 use crate::failures::FailurePlan;
-use crate::fault_schedule::{FaultSchedule, FaultWeights};
+use crate::fault_schedule::{DiskTroubles, FaultSchedule, FaultWeights};
 use crate::majority_loss::MajorityLoss;
 use crate::managers::EpochChanges;
 use crate::network::{Delay, Troubles};
@@ -309,6 +309,12 @@ impl fmt::Display for Scenario {
         if self.persistence_ns > 0 {
             let on = if self.disks { "on disk" } else { "durable" };
             write!(f, "{on} within {} µs; ", self.persistence_ns / 1000)?;
+            let DiskTroubles { full_within_ns, fail_within_ns, .. } = self.fault_schedule.disks;
+            for (within_ns, how) in [(full_within_ns, "full at times"), (fail_within_ns, "bad")] {
+                if within_ns > 0 {
+                    write!(f, "disks are {how}; ")?;
+                }
+            }
         }
         let FaultSchedule { troubles, every_ns, .. } = self.fault_schedule;
         let Troubles { loss_ppm, duplicate_ppm, reorder_ppm, tail_ppm } = troubles;

@@ -7,7 +7,7 @@ use crate::memory::{Arena, Heap};
 use crate::reclaim::Eras;
 use crate::record::Record;
 use crate::removals::Removals;
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, lock};
 use crate::tables::Tables;
 use crate::transaction::HashKeys;
 use crate::version::Version;
@@ -68,6 +68,17 @@ pub struct Store {
     pub(crate) arena: Arc<Arena>,
     pub(crate) hash_keys: Arc<HashKeys>,
     pub(crate) lookup_cache: Arc<LookupCache>,
+    /// Up to so many bytes puts are taken: [`Options::memory_bytes_max`], or none while a log has no room.
+    put_bytes_max: AtomicUsize,
+    full_logs: Mutex<FullLogs>,
+}
+
+/// The logs of its node that have no room for what is written.
+#[derive(Debug, Default)]
+struct FullLogs {
+    count: usize,
+    /// The room that they need.
+    segment_bytes: u64,
 }
 
 impl Store {
@@ -93,6 +104,8 @@ impl Store {
             )),
             arena,
             hash_keys: Arc::new(HashKeys::new(options.hash_seed)),
+            put_bytes_max: AtomicUsize::new(options.memory_bytes_max),
+            full_logs: Mutex::new(FullLogs::default()),
             options,
         }
     }
@@ -226,10 +239,41 @@ impl Store {
         std::mem::take(&mut *lock(&self.removals))
     }
 
-    /// Whether there is room for `more` bytes within [`Options::memory_bytes_max`].
+    /// A log into which what is written here goes has no room for its next segment, of so many bytes: until it
+    /// [has](Store::log_has_room), writes of transactions are refused with [`Rejected::DiskFull`]. What another replica has certified
+    /// is taken all the same. Several logs may be full.
+    pub fn log_is_full(&self, segment_bytes: u64) {
+        let mut full = lock(&self.full_logs);
+        (full.count, full.segment_bytes) = (full.count + 1, segment_bytes);
+        self.put_bytes_max.store(0, Ordering::Relaxed);
+    }
+
+    /// A log that was full has room again.
+    ///
+    /// # Panics
+    /// If none was full.
+    pub fn log_has_room(&self) {
+        let mut full = lock(&self.full_logs);
+        full.count = full.count.checked_sub(1).expect("a log was full");
+        if full.count == 0 {
+            self.put_bytes_max.store(self.options.memory_bytes_max, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether there is room for `more` bytes within [`Options::memory_bytes_max`], and in the logs.
     #[inline]
     pub(crate) fn has_room(&self, more: usize) -> bool {
-        self.arena.bytes().saturating_add(more) <= self.options.memory_bytes_max
+        self.arena.bytes().saturating_add(more) <= self.put_bytes_max.load(Ordering::Relaxed)
+    }
+
+    /// Checks that the logs have room, where [`has_room`](Store::has_room) says that there is none for so much more.
+    ///
+    /// # Errors
+    /// [`Rejected::DiskFull`].
+    #[cold]
+    pub(crate) fn check_logs(&self) -> Result<()> {
+        let FullLogs { count, segment_bytes } = *lock(&self.full_logs);
+        if count > 0 { Err(Rejected::DiskFull { segment_bytes })? } else { Ok(()) }
     }
 
     #[inline]

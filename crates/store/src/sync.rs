@@ -5,14 +5,14 @@
 pub(crate) use std::{
     hint::spin_loop,
     sync::Mutex,
-    sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 #[cfg(feature = "model")]
 pub(crate) use shuttle::{
     hint::spin_loop,
     sync::Mutex,
-    sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, Ordering, fence},
+    sync::atomic::{AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence},
 };
 
 /// Takes a lock whose holders cannot panic half-way, so that a poisoned one is still whole.

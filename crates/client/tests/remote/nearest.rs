@@ -72,7 +72,9 @@ fn a_call_that_never_takes_effect_is_made_again_under_another_session() {
         let db = cluster.connect_with(quick()).await;
         assert_eq!(db.call(HOME, "p", "x").await, Ok("done".into()));
     });
-    let ids: Vec<RequestId> = cluster.asked().iter().filter_map(call).collect();
+    let mut ids: Vec<RequestId> = cluster.asked().iter().filter_map(call).collect();
+    // A request is repeated where its answer takes long.
+    ids.dedup();
     assert!(matches!(ids[..], [first, second] if first.session != second.session), "{ids:?}");
 }
 

@@ -30,9 +30,10 @@ pub struct Builder {
 }
 
 impl Topology {
-    /// Makes a topology without a text.
+    /// Makes a topology without a text. Its durability is that of clusters in memory, unless [`durability`](Builder::durability)
+    /// says otherwise.
     pub fn builder() -> Builder {
-        Builder::default()
+        Builder::default().durability(Durability::Memory)
     }
 }
 

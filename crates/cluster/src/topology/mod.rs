@@ -9,7 +9,7 @@
 //! # use shoal_types::ShardId;
 //! let topology = Topology::parse(r#"
 //!     workers = 4                       # threads of each node
-//!     durability = "fsync"              # or "async", "memory"; left out: "memory"
+//!     durability = "fsync"              # or "async", "memory"; left out: "fsync"
 //!
 //!     [[datacenter]]
 //!     name = "oregon"

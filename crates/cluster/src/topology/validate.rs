@@ -62,7 +62,7 @@ pub(super) fn datacenters(
 }
 
 fn durability(durability: Option<Spanned<String>>) -> Result<Durability, Complaint> {
-    let Some(written) = durability else { return Ok(Durability::default()) };
+    let Some(written) = durability else { return Ok(Durability::Fsync) };
     let level = written.get_ref().parse();
     level.or_else(|error: UnknownDurability| Complaint::about(written.span(), error.to_string()))
 }

@@ -89,7 +89,8 @@ impl Ledger {
     pub fn not_loaded(&self, scenario_clients: &'static str, part: usize, at: Time, error: &Error) {
         let state = &mut *self.state.borrow_mut();
         match error {
-            Error::Rejected(Rejected::MemoryFull { .. }) | Error::Unknown(_) => {
+            Error::Rejected(Rejected::MemoryFull { .. } | Rejected::DiskFull { .. })
+            | Error::Unknown(_) => {
                 state.without_data.push(scenario_clients);
             }
             Error::Rejected(_) | Error::Aborted(_) => {
@@ -144,7 +145,9 @@ impl Ledger {
                 state.mark_uncertain(scenario_clients);
             }
             // The transaction had no effect, and a later one may find room.
-            Error::Rejected(Rejected::MemoryFull { .. }) => state.outcomes.full += 1,
+            Error::Rejected(Rejected::MemoryFull { .. } | Rejected::DiskFull { .. }) => {
+                state.outcomes.full += 1;
+            }
             Error::Rejected(_) => {
                 state.errors.push((at, format!("{scenario_clients}: {error}")));
             }

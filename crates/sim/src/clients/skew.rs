@@ -156,7 +156,9 @@ impl ScenarioClients for Skew {
                 match self.restore(&db, pair).await {
                     Ok(found) => self.judge(pair, found, &context),
                     // There is no room to restore the pair, so it is not judged.
-                    Err(Error::Rejected(Rejected::MemoryFull { .. })) => {}
+                    Err(Error::Rejected(
+                        Rejected::MemoryFull { .. } | Rejected::DiskFull { .. },
+                    )) => {}
                     Err(error) => {
                         let what = format!("{NAME}: the check failed: {error}");
                         context.ledger.report_error(context.time.get(), what);

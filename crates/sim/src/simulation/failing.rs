@@ -3,6 +3,7 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::clock::NodeClock;
+use crate::disk::SimulatedDisk;
 use crate::fault_schedule::{
     FaultSchedule, FaultTargets, Isolation, LostDirection, ScheduledFault,
 };
@@ -37,6 +38,10 @@ impl<E: Simulated> Simulation<E> {
         if let Some(managers) = &mut self.managers {
             managers.set_rough(true);
         }
+        for worker in &mut self.cluster.simulated_workers {
+            let disk = worker.disk.iter_mut();
+            disk.for_each(|disk| disk.plan_troubles(self.now, fault_schedule.disks));
+        }
     }
 
     /// Sets the time that a node needs, in percent of the usual time: 1000 makes it ten times slower.
@@ -55,6 +60,8 @@ impl<E: Simulated> Simulation<E> {
     pub fn heal(&mut self) {
         self.fault_schedule = None;
         self.network.heal(self.now);
+        let disks = self.cluster.simulated_workers.iter_mut().filter_map(|it| it.disk.as_mut());
+        disks.for_each(SimulatedDisk::heal);
         self.cluster.transaction_clocks.iter_mut().for_each(TransactionClocks::calm);
         let Some(managers) = &mut self.managers else { return };
         managers.set_rough(false);
@@ -361,6 +368,31 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
+    /// A disk of the node has failed, and its process ends: what it has not flushed may be lost, though the power was there.
+    pub(super) fn end_for_disk(&mut self, node: NodeId) {
+        self.work.failed_disks += 1;
+        let after = self.fault_schedule.map_or(1, |it| it.longest_ns.max(1));
+        let until = Time(self.now.0 + 1 + self.random.below(after));
+        self.end_instance(node, until, false);
+        let instance = self.cluster.instances[node.0 as usize];
+        self.queue.push(until, SimulationEvent::Restart { node, instance, lost: false });
+    }
+
+    /// Changes bits of a node's disks in some restarts. Returns whether one of them is of no use any more.
+    fn damages(&mut self, node: NodeId) -> bool {
+        let percent = self.fault_schedule.map_or(0, |it| it.disks.damaged_percent);
+        if percent == 0 || self.random.below(100) >= u64::from(percent) || !self.may_forget(node) {
+            return false;
+        }
+        let workers = self.cluster.workers_of(node);
+        let disks = self.cluster.simulated_workers[workers].iter_mut();
+        let damaged =
+            disks.filter_map(|it| it.disk.as_mut()).filter_map(|it| it.damage().then_some(()));
+        let damaged = damaged.count();
+        self.work.damaged_disks += damaged as u64;
+        damaged > 0
+    }
+
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
@@ -408,7 +440,7 @@ impl<E: Simulated> Simulation<E> {
             self.cluster.set_file(node, Some(file));
         }
         let untold = self.forgetful.get(&node) == Some(&false);
-        let lost = untold || wants_lost && self.may_forget(node);
+        let lost = untold || wants_lost && self.may_forget(node) || self.damages(node);
         if lost {
             self.work.lost += 1;
             self.forgetful.insert(node, false);

@@ -1,6 +1,7 @@
 //! Storages that lag behind memory: changes of a stream become durable some time later, or when the disk has their records.
 
 use super::{Simulation, SimulationEvent};
+use crate::disk::SimulatedDisk;
 use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_node::{CheckpointStep, WorkerEvent};
@@ -59,6 +60,22 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
+    /// Has the stores of a node refuse writes while the log of a worker has no room.
+    fn follow_room(&mut self, simulated_worker: usize) {
+        let state = &mut self.cluster.simulated_workers[simulated_worker];
+        let needed = state.disk.as_ref().and_then(SimulatedDisk::needs_room);
+        if std::mem::replace(&mut state.is_log_full, needed.is_some()) == needed.is_some() {
+            return;
+        }
+        self.work.full_disks += u64::from(needed.is_some());
+        let node = state.place.node;
+        let stores = self.topology.shard_ids().filter_map(|it| self.cluster.store(node, it));
+        stores.for_each(|store| match needed {
+            Some(segment_bytes) => store.log_is_full(segment_bytes),
+            None => store.log_has_room(),
+        });
+    }
+
     /// Some or all pending changes of a worker's streams are durable, or its disk has ended an operation.
     pub(super) fn persist(
         &mut self,
@@ -77,6 +94,11 @@ impl<E: Simulated> Simulation<E> {
                 matches!(event, WorkerEvent::Checkpointed { is_durable: true })
             };
             self.work.checkpoints += events.iter().filter(is_checkpoint).count() as u64;
+            if disk.has_failed() {
+                self.end_for_disk(node);
+                return Ok(());
+            }
+            self.follow_room(simulated_worker);
             self.await_persistence(simulated_worker);
             return events.into_iter().try_for_each(|event| self.reach(simulated_worker, event));
         }

@@ -162,6 +162,27 @@ fn seeds_on_disks_keep_the_rules<E: Subject>() -> u64 {
     void_streams
 }
 
+/// From this seed on, these disks are full at times, and fail, and are damaged.
+fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
+    let mut reached = [0; 3];
+    for seed in (7 << 27)..(7 << 27) + 5 {
+        let work = kept::<E>(seed, RunOptions::default()).metrics.work;
+        let counts = [work.full_disks, work.failed_disks, work.damaged_disks];
+        reached.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    assert!(reached.iter().all(|count| *count > 0), "full, failed and damaged disks: {reached:?}");
+}
+
+#[test]
+fn seeds_on_bad_disks_keep_the_rules_of_mako() {
+    seeds_on_bad_disks_keep_the_rules::<Mako>();
+}
+
+#[test]
+fn seeds_on_bad_disks_keep_the_rules_of_two_phase_commit() {
+    seeds_on_bad_disks_keep_the_rules::<TwoPhaseCommit>();
+}
+
 #[test]
 fn seeds_on_disks_keep_the_rules_of_mako() {
     let void_streams = seeds_on_disks_keep_the_rules::<Mako>();

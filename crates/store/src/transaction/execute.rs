@@ -135,6 +135,10 @@ impl<S: DerefMut<Target = Session>> Transaction<S> {
             }
             return Ok(());
         }
+        // Deletions free memory, and need room in the log.
+        if !self.session().store.has_room(0) {
+            self.session().store.check_logs()?;
+        }
         state.write(index, table, key, Content::Tombstone, None)
     }
 
@@ -279,11 +283,12 @@ impl SessionState {
     /// Frees memory until the store has room for so much `more`.
     ///
     /// # Errors
-    /// [`Rejected::MemoryFull`] where it has not; the transactions that begin next free what this one
-    /// could not.
+    /// [`Rejected::DiskFull`] where that is not for lack of memory. [`Rejected::MemoryFull`] where it has none; the transactions
+    /// that begin next free what this one could not.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self, store: &Store, more: usize) -> Result<()> {
+        store.check_logs()?;
         let has_room = || store.has_room(more);
         self.memory.heap.fold();
         if self.sets.is_untouched() {

@@ -325,6 +325,28 @@ fn sessions_and_memory_are_bounded() {
 }
 
 #[test]
+fn writes_are_refused_while_a_log_has_no_room() {
+    let (store, table, mut one, _) = store();
+    set(&mut one, table, b"x", Some(b"1"));
+    let full = Err(Rejected::DiskFull { segment_bytes: 64 }.into());
+    store.log_is_full(64);
+    store.log_is_full(64);
+    store.log_has_room();
+    let tx = one.begin();
+    assert_eq!(tx.get(table, b"x"), Ok(Some(&b"1"[..])), "reads go on");
+    assert_eq!(
+        (tx.put(table, b"x", b"2"), tx.insert(table, b"y", b"2")),
+        (full.clone(), full.clone())
+    );
+    assert_eq!((tx.delete(table, b"x"), tx.add(table, b"z", 1)), (full.clone(), full.map(|()| 0)));
+    assert_eq!(tx.delete(table, b"none"), Ok(()), "nothing is written");
+    assert_eq!(tx.replicate(table, b"x", None), Ok(()), "a replica takes what its leader took");
+    drop(tx);
+    store.log_has_room();
+    set(&mut one, table, b"x", Some(b"2"));
+}
+
+#[test]
 fn churn_keeps_memory_steady() {
     let (store, table, mut one, mut two) = store();
     let mut peak = 0;
