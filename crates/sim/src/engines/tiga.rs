@@ -1,6 +1,7 @@
 //! Engine `tiga` in the simulator: its options, drawn from the seed, the scenarios that it can take, and the bugs that can be
 //! planted in it.
 
+use crate::coverage::OF_STREAMS;
 use crate::draw::one_of;
 use crate::scenario::{ClientWork, Scenario};
 use crate::subject::{Subject, limits, not_tiny};
@@ -23,6 +24,26 @@ const BYTES_OF_A_LEASE: u32 = 4 << 20;
 const DRIFT_PPM_FOLLOWED: i64 = 200;
 
 impl Subject for Tiga {
+    /// It certifies without stamps, and its epochs are not settled; no majority is lost.
+    const NOT_REACHED: &'static [&'static [&'static str]] =
+        &[OF_STREAMS, &["database full", "majority of a shard lost", "tombstone read"]];
+
+    const PATHS: &'static [&'static str] = &[
+        "one_round_trip",
+        "without_votes",
+        "by_log",
+        "by_log_raised",
+        "by_log_mismatch",
+        "by_log_missing",
+        "not_taken",
+        "sent_again",
+        "late_arrivals",
+        "votes_withheld",
+        "dropped_tentative",
+        "optimistic_votes",
+        "discarded_executions",
+    ];
+
     const BUGS: &'static [(&'static str, TigaPlantedBug)] = &[
         ("accept-late", TigaPlantedBug::AcceptLate),
         ("ignore-read-timestamps", TigaPlantedBug::IgnoreReadTimestamps),

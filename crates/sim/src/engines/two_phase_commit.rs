@@ -12,6 +12,23 @@ use std::time::Duration;
 const LONG_ROUND_TRIP: Duration = Duration::from_millis(150);
 
 impl Subject for TwoPhaseCommit {
+    /// It has no stamps, and its epochs are not settled; no majority is lost.
+    const NOT_REACHED: &'static [&'static [&'static str]] = &[&[
+        "depends on a foreign shard",
+        "epoch settled",
+        "held up by silence",
+        "lost where a shard ended",
+        "majority of a shard lost",
+        "rolled back with its epoch",
+        "second failure: end appended",
+        "second failure: reported",
+        "stamp collapsed",
+        "undecided version in a copy",
+        "undecided version installed",
+        "undecided version met",
+        "worker acts within a step",
+    ]];
+
     const BUGS: &'static [(&'static str, TwoPhaseCommitPlantedBug)] = &[
         ("skip-remote-validation", TwoPhaseCommitPlantedBug::SkipRemoteValidation),
         ("acknowledge-at-certification", TwoPhaseCommitPlantedBug::AcknowledgeAtCertification),

@@ -52,6 +52,7 @@ impl Subject for Zeus {
         ],
     ];
 
+    /// Only scripts of nodes rebuild directories and refuse what is lost: faults come one after the other here.
     const PATHS: &'static [&'static str] = &[
         "waits_for_moves",
         "sent_to_owners",
@@ -63,8 +64,6 @@ impl Subject for Zeus {
         "parts_received",
         "readers_dropped",
         "directories_copied",
-        "directories_rebuilt",
-        "refused_as_lost",
         "foreign_epochs",
     ];
 
