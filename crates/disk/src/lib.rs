@@ -257,9 +257,8 @@ impl Folder for DiskFolder {
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
-        for (offset, bytes) in
-            self.unflushed.iter().flat_map(|it| it.take(name)).collect::<Vec<_>>()
-        {
+        let written = self.unflushed.as_ref().map(|unflushed| unflushed.take(name));
+        for (offset, bytes) in written.unwrap_or_default() {
             self.with_file(name, |file| file.write_all_at(&bytes, offset))?;
         }
         if self.flushes {

@@ -35,6 +35,6 @@ pub use membership::Membership;
 pub use recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
 pub use worker::{Worker, WorkerOrigin};
 pub use worker_log::{
-    CheckpointEffect, CheckpointProgress, DiskEffect, DiskEvent, DiskWork, LogNews, OpenedLog,
-    WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
+    CheckpointEffect, CheckpointParts, CheckpointProgress, DiskEffect, DiskEvent, DiskWork,
+    LogNews, LogRoom, OpenedLog, WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
 };

@@ -59,8 +59,7 @@ impl RecoveredWorker {
     }
 
     /// The shards whose parts the worker is to receive before it starts.
-    #[must_use]
-    pub fn snapshot_shards(&self) -> BTreeSet<ShardId> {
+    pub(crate) fn snapshot_shards(&self) -> BTreeSet<ShardId> {
         self.snapshots.keys().copied().collect()
     }
 }

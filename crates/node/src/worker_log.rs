@@ -226,6 +226,8 @@ pub struct WorkerLog {
     is_asked: bool,
     /// What the worker has not received.
     news: Vec<LogNews>,
+    /// It had no room at the last [`take_room_change`](WorkerLog::take_room_change).
+    was_full: bool,
     failure: Option<FolderError>,
 }
 
@@ -259,6 +261,28 @@ impl<M> From<LogNews> for WorkerEvent<M> {
     }
 }
 
+/// The parts of a checkpoint that the worker is to receive before it starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointParts {
+    /// The number of the checkpoint.
+    pub number: u64,
+    /// The shards of which the worker receives the parts.
+    pub shards: BTreeSet<ShardId>,
+}
+
+/// Whether a log has room for its next segment. Where it has none, what owns the worker has its stores refuse writes
+/// (`Store::log_is_full`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogRoom {
+    /// It has room again.
+    Enough,
+    /// The disk is full.
+    None {
+        /// The room that the segment needs.
+        segment_bytes: u64,
+    },
+}
+
 /// What was found in a folder.
 #[derive(Debug)]
 pub struct OpenedLog {
@@ -267,7 +291,7 @@ pub struct OpenedLog {
     /// What the worker begins with.
     pub recovered: RecoveredWorker,
     /// The checkpoint whose parts are to be [read](read_parts), if there is one.
-    pub checkpoint: Option<u64>,
+    pub checkpoint: Option<CheckpointParts>,
     /// The number of streams whose last records are void: see [`WorkerRecovery`].
     pub void: usize,
     /// The torn end that was cut, if there was one.
@@ -320,13 +344,15 @@ impl WorkerLog {
             last_bytes,
             is_asked: false,
             news: Vec::new(),
+            was_full: false,
             failure: None,
         };
         let void_streams = void.len();
         for shard in void {
             log.append_own(WorkerRecovery::VOID, shard, Vec::new());
         }
-        let checkpoint = used.map(|(_, head)| head.number);
+        let shards = worker.snapshot_shards();
+        let checkpoint = used.map(|(_, head)| CheckpointParts { number: head.number, shards });
         Ok(OpenedLog { log, recovered: worker, checkpoint, void: void_streams, torn, damaged })
     }
 
@@ -336,17 +362,22 @@ impl WorkerLog {
         self.writer.is_ready()
     }
 
-    /// Whether there is no room for more: see [`LogWriter::is_full`]. What owns the worker has its stores refuse
-    /// writes until this is over (`Store::log_is_full`).
+    /// Whether there is no room for more: see [`LogWriter::is_full`].
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.writer.is_full()
     }
 
-    /// The room that the next segment needs.
-    #[must_use]
-    pub fn segment_bytes(&self) -> u64 {
-        self.options.writer.segment_bytes
+    /// Whether there is room, if that has changed since the last call. At first there was.
+    pub fn take_room_change(&mut self) -> Option<LogRoom> {
+        let is_full = self.is_full();
+        let has_changed = std::mem::replace(&mut self.was_full, is_full) != is_full;
+        let segment_bytes = self.options.writer.segment_bytes;
+        has_changed.then_some(if is_full {
+            LogRoom::None { segment_bytes }
+        } else {
+            LogRoom::Enough
+        })
     }
 
     /// Why the log does nothing more: its process is to end.
@@ -576,20 +607,19 @@ fn read_heads(
     Ok((recovery, head))
 }
 
-/// Reads the parts of a checkpoint that are of these shards, each as the event that the worker receives before it starts.
+/// Reads parts of a checkpoint, each as the event that the worker receives before it starts.
 ///
 /// # Errors
 /// If it cannot be read, though it could before.
 pub fn read_parts<M>(
     folder: &mut (impl Folder + ?Sized),
-    number: u64,
     identity: LogIdentity,
-    shards: &BTreeSet<ShardId>,
+    parts: &CheckpointParts,
     mut pass: impl FnMut(WorkerEvent<M>),
 ) -> Result<(), WorkerLogError> {
-    read_checkpoint(folder, number, Some(identity), &mut |_, block| {
+    read_checkpoint(folder, parts.number, Some(identity), &mut |_, block| {
         if let Ok(CheckpointBlock::Part { shard, part }) = decode(&Bytes::copy_from_slice(block))
-            && shards.contains(&shard)
+            && parts.shards.contains(&shard)
         {
             pass(WorkerEvent::CheckpointRead { shard, part });
         }

@@ -10,11 +10,12 @@
 
 use shoal_disk::{DiskFolder, OpenFolderError};
 use shoal_node::{
-    DiskEffect, DiskWork, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError, WorkerLogOptions,
+    CheckpointParts, DiskEffect, DiskWork, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError,
+    WorkerLogOptions,
 };
-use shoal_types::{ClusterId, Durability, NodeId, ShardId, WorkerId};
+use shoal_types::{ClusterId, Durability, NodeId, WorkerId};
 use shoal_wal::{FolderError, LogIdentity};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -137,9 +138,7 @@ pub(crate) struct OpenedWorker {
 pub(crate) struct CheckpointToRead {
     pub(crate) folder: DiskFolder,
     pub(crate) identity: LogIdentity,
-    pub(crate) number: u64,
-    /// The shards whose parts the worker receives.
-    pub(crate) shards: BTreeSet<ShardId>,
+    pub(crate) parts: CheckpointParts,
 }
 
 /// Has the next process of the node begin without memory: its logs hold what the cluster has given up.
@@ -272,13 +271,10 @@ fn open_one(
     let effects = get_ready(&mut log, &mut folder, effects);
     let effects = effects.map_err(|error| refused(WorkerLogError::from(error)))?;
     let Some(effects) = effects else { return Err(DisksError::Full { path }) };
-    let begins_with = checkpoint.map(|number| CheckpointToRead {
-        folder: folder.another(),
-        identity,
-        number,
-        shards: recovered.snapshot_shards(),
-    });
-    let disk = OpenedDisk { folder, identity, log, effects, checkpoint };
+    let number = checkpoint.as_ref().map(|parts| parts.number);
+    let begins_with =
+        checkpoint.map(|parts| CheckpointToRead { folder: folder.another(), identity, parts });
+    let disk = OpenedDisk { folder, identity, log, effects, checkpoint: number };
     Ok(OpenedWorker { disk, recovered, begins_with })
 }
 

@@ -16,7 +16,7 @@ use shoal_engine::latency::LatencyHistogram;
 use shoal_net::{Handle, SystemClock, UndeliveredCommand};
 use shoal_node::{
     CheckpointEffect, CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews,
-    WorkerLog,
+    LogRoom, WorkerLog,
 };
 use shoal_store::Store;
 use shoal_types::{Time, WorkerPlace};
@@ -131,7 +131,6 @@ impl WorkerDisk {
             requests: requests.clone(),
             clock,
             stores,
-            is_full: false,
             room_asked: clock.now(),
             room_measured: clock.now(),
             helpers: vec![checkpointer],
@@ -231,8 +230,6 @@ struct DiskThread {
     clock: SystemClock,
     /// The stores of the node, which refuse writes while the log has no room.
     stores: Vec<Arc<Store>>,
-    /// They do.
-    is_full: bool,
     /// When a segment was asked for last for which there was no room.
     room_asked: Time,
     /// When the free room on the disk was asked for last.
@@ -344,7 +341,7 @@ impl DiskThread {
             figures.flushes.add(took.as_nanos() as u64);
             figures.flush_max = figures.flush_max.max(took);
         }
-        (figures.log_bytes, figures.is_full) = (self.log.bytes(), self.log.is_full());
+        figures.log_bytes = self.log.bytes();
     }
 
     /// Has the stores of the node refuse writes while the log has no room, and asks for room again at times.
@@ -354,19 +351,21 @@ impl DiskThread {
             self.room_asked = now;
             self.step(DiskEvent::Log(LogEvent::Retry));
         }
-        if std::mem::replace(&mut self.is_full, self.log.is_full()) == self.is_full {
-            return;
-        }
-        let (path, segment_bytes) = (self.folder.path().display(), self.log.segment_bytes());
-        if self.is_full {
-            tracing::error!(
-                %node, %worker, %path, segment_bytes,
-                "the disk has no room for the next segment of the log: writes are refused until it has"
-            );
-            self.stores.iter().for_each(|store| store.log_is_full(segment_bytes));
-        } else {
-            tracing::info!(%node, %worker, %path, "the disk has room again: writes are taken");
-            self.stores.iter().for_each(|store| store.log_has_room());
+        let Some(room) = self.log.take_room_change() else { return };
+        self.news.figures().is_full = room != LogRoom::Enough;
+        let path = self.folder.path().display();
+        match room {
+            LogRoom::None { segment_bytes } => {
+                tracing::error!(
+                    %node, %worker, %path, segment_bytes,
+                    "the disk has no room for the next segment of the log: writes are refused until it has"
+                );
+                self.stores.iter().for_each(|store| store.log_is_full(segment_bytes));
+            }
+            LogRoom::Enough => {
+                tracing::info!(%node, %worker, %path, "the disk has room again: writes are taken");
+                self.stores.iter().for_each(|store| store.log_has_room());
+            }
         }
     }
 

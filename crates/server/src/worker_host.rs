@@ -196,10 +196,8 @@ impl<E: Engine> WorkerHost<E> {
 
     /// Has the worker receive the checkpoint that it begins with, and start.
     fn begin(&mut self, now: Time, out: &mut Outbox) {
-        if let Some(CheckpointToRead { mut folder, identity, number, shards }) =
-            self.begins_with.take()
-        {
-            let read = read_parts(&mut folder, number, identity, &shards, |event| {
+        if let Some(CheckpointToRead { mut folder, identity, parts }) = self.begins_with.take() {
+            let read = read_parts(&mut folder, identity, &parts, |event| {
                 self.step_worker(now, event, out);
             });
             if let Err(error) = read {

@@ -57,8 +57,6 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     storages: BTreeMap<ShardId, MemoryStorage>,
     /// Where its streams are recorded, if they are on disk.
     pub disk: Option<SimulatedDisk>,
-    /// Whether its log has no room, and the stores of its node refuse writes for that.
-    pub is_log_full: bool,
     /// The events that the current process receives before it starts: what its disk has.
     pub begins_with: Vec<WorkerEvent<E::Message>>,
 }
@@ -127,7 +125,6 @@ impl<E: Engine> SimulatedCluster<E> {
             persists: false,
             storages: BTreeMap::new(),
             disk: None,
-            is_log_full: false,
             begins_with: Vec::new(),
         };
         let mut cluster = SimulatedCluster {
@@ -281,8 +278,6 @@ impl<E: Engine> SimulatedCluster<E> {
             simulated_worker.storages = worker.into_storages();
             simulated_worker.storages.values_mut().for_each(MemoryStorage::crash);
             simulated_worker.disk.iter_mut().for_each(|disk| disk.crash(power));
-            // The stores are gone.
-            simulated_worker.is_log_full = false;
             simulated_worker.persists = false;
             simulated_worker.begins_with.clear();
             simulated_worker.has_begun = false;

@@ -2,8 +2,8 @@
 
 use crate::fault_schedule::DiskTroubles;
 use shoal_node::{
-    CheckpointStep, DiskEffect, DiskEvent, DiskWork, OpenedLog, RecoveredWorker, WorkerEvent,
-    WorkerLog, WorkerLogOptions, read_parts,
+    CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogRoom, OpenedLog, RecoveredWorker,
+    WorkerEvent, WorkerLog, WorkerLogOptions, read_parts,
 };
 use shoal_types::{Random, Time, WorkerPlace};
 use shoal_wal::virtual_disk::{DiskDelays, DiskFaults, DiskQueue, VirtualDisk};
@@ -92,10 +92,9 @@ impl SimulatedDisk {
         self.log = Some(log);
         self.void_streams += void;
         let mut parts = Vec::new();
-        if let Some(number) = checkpoint {
+        if let Some(checkpoint) = checkpoint {
             let (disk, identity) = (&mut self.disk, self.identity);
-            let shards = recovered.snapshot_shards();
-            let read = read_parts(disk, number, identity, &shards, |part| parts.push(part));
+            let read = read_parts(disk, identity, &checkpoint, |part| parts.push(part));
             read.unwrap_or_else(|error| panic!("the checkpoint of {node}: {error}"));
         }
         (recovered, parts)
@@ -134,9 +133,9 @@ impl SimulatedDisk {
         (self.disk.bytes_max, self.disk.faults) = (None, DiskFaults::default());
     }
 
-    /// Whether the log has no room for its next segment, and how many bytes that needs.
-    pub(crate) fn needs_room(&self) -> Option<u64> {
-        self.log.as_ref().filter(|log| log.is_full()).map(WorkerLog::segment_bytes)
+    /// See [`WorkerLog::take_room_change`].
+    pub(crate) fn take_room_change(&mut self) -> Option<LogRoom> {
+        self.log.as_mut()?.take_room_change()
     }
 
     /// Whether an operation has failed: the process is to end.
@@ -201,7 +200,8 @@ impl SimulatedDisk {
             .due()
             .map(|due| Time(u64::try_from(due.as_nanos()).expect("virtual time fits")));
         let checkpoint = self.checkpoint_queue.front().map(|(at, _)| *at);
-        let retry = self.needs_room().map(|_| now + RETRY_EVERY);
+        let is_full = self.log.as_ref().is_some_and(WorkerLog::is_full);
+        let retry = is_full.then(|| now + RETRY_EVERY);
         log.into_iter().chain(checkpoint).chain(retry).min()
     }
 

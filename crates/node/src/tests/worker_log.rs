@@ -1,8 +1,8 @@
 //! A worker's log on a virtual disk: restarts, checkpoints, damage.
 
 use crate::{
-    CheckpointBlock, CheckpointStep, DiskEffect, DiskWork, LogNews, OpenedLog, WorkerLog,
-    WorkerLogError, WorkerLogOptions,
+    CheckpointBlock, CheckpointParts, CheckpointStep, DiskEffect, DiskWork, LogNews, OpenedLog,
+    WorkerLog, WorkerLogError, WorkerLogOptions,
 };
 use bytes::Bytes;
 use shoal_log::{LogLength, MemoryStorage, StreamRecord, StreamStorage};
@@ -196,7 +196,8 @@ fn a_damaged_checkpoint_is_replaced_by_the_one_before() {
     assert!(disk.flip(&checkpoint_name(3), 8 * 500));
     let mut effects = Vec::new();
     let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, &mut effects).unwrap();
-    assert_eq!((opened.checkpoint, opened.damaged.len()), (Some(2), 1));
+    let parts = CheckpointParts { number: 2, shards: [SHARD].into() };
+    assert_eq!((opened.checkpoint, opened.damaged.len()), (Some(parts), 1));
     let storage = &opened.recovered.storages[&SHARD];
     assert_eq!(storage.log().length(), LogLength(durable));
     assert!(disk.flip(&checkpoint_name(2), 8 * 500));

@@ -4,7 +4,7 @@ use super::{Simulation, SimulationEvent};
 use crate::disk::SimulatedDisk;
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_node::{CheckpointStep, WorkerEvent};
+use shoal_node::{CheckpointStep, LogRoom, WorkerEvent};
 use shoal_types::Time;
 use shoal_wal::Record;
 
@@ -63,16 +63,14 @@ impl<E: Simulated> Simulation<E> {
     /// Has the stores of a node refuse writes while the log of a worker has no room.
     fn follow_room(&mut self, simulated_worker: usize) {
         let state = &mut self.cluster.simulated_workers[simulated_worker];
-        let needed = state.disk.as_ref().and_then(SimulatedDisk::needs_room);
-        if std::mem::replace(&mut state.is_log_full, needed.is_some()) == needed.is_some() {
-            return;
-        }
-        self.work.full_disks += u64::from(needed.is_some());
+        let room = state.disk.as_mut().and_then(SimulatedDisk::take_room_change);
+        let Some(room) = room else { return };
+        self.work.full_disks += u64::from(room != LogRoom::Enough);
         let node = state.place.node;
         let stores = self.topology.shard_ids().filter_map(|it| self.cluster.store(node, it));
-        stores.for_each(|store| match needed {
-            Some(segment_bytes) => store.log_is_full(segment_bytes),
-            None => store.log_has_room(),
+        stores.for_each(|store| match room {
+            LogRoom::None { segment_bytes } => store.log_is_full(segment_bytes),
+            LogRoom::Enough => store.log_has_room(),
         });
     }
 
