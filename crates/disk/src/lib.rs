@@ -153,6 +153,23 @@ impl DiskFolder {
         DiskFolder { path, files: BTreeMap::new(), lock, flushes, flush_delay, unflushed }
     }
 
+    /// Whether flushes reach the disk.
+    #[must_use]
+    pub fn flushes(&self) -> bool {
+        self.flushes
+    }
+
+    /// Flushes all files, and their names, also where flushes [do nothing](DiskFolder::without_flushes).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn flush_all(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.path)? {
+            File::open(entry?.path())?.sync_data()?;
+        }
+        File::open(&self.path)?.sync_all()
+    }
+
     /// The folder's path, as it was given.
     #[must_use]
     pub fn path(&self) -> &Path {

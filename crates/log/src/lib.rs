@@ -44,7 +44,6 @@ mod log_length;
 mod memory_storage;
 mod message;
 mod options;
-mod planted;
 mod record;
 mod replica;
 mod replica_progress;

@@ -1,7 +1,6 @@
 //! The members of a stream, and its limits and timeouts.
 
-use crate::planted;
-use shoal_types::NodeId;
+use shoal_types::{NodeId, planted};
 use std::time::Duration;
 
 /// The replicas of a stream. The leader need not be one of them.
@@ -138,6 +137,8 @@ planted! {
         pub keep_former_voters: bool,
         /// A replica acknowledges entries that its storage does not have yet, and counts them.
         pub acknowledge_unpersisted: bool,
+        /// A snapshot from a peer counts as durable before a checkpoint has its rows.
+        pub count_snapshot_early: bool,
         /// A leader prepares at a majority where all voters have to promise.
         pub prepare_at_majority: bool,
     }

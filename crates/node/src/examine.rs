@@ -37,6 +37,8 @@ pub struct ExaminedWorkerLog {
     pub segments: Vec<SegmentSummary>,
     /// Where the end of the log is torn, if it is.
     pub torn: Option<Torn>,
+    /// Whether the last process ended in order.
+    pub is_sealed: bool,
     /// The newest first.
     pub checkpoints: Vec<ExaminedCheckpoint>,
     /// By shard.
@@ -66,6 +68,7 @@ impl ExaminedWorkerLog {
             incarnation: recovered.incarnation,
             segments: recovered.summaries,
             torn: recovered.torn,
+            is_sealed: recovered.is_sealed,
             checkpoints,
             streams: worker.storages.iter().map(stream).collect(),
         })

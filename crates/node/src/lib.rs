@@ -36,5 +36,6 @@ pub use recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
 pub use worker::{Worker, WorkerOrigin};
 pub use worker_log::{
     CheckpointEffect, CheckpointParts, CheckpointProgress, DiskEffect, DiskEvent, DiskWork,
-    LogNews, LogRoom, OpenedLog, WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
+    LogNews, LogRoom, OpenedLog, WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
+    read_parts,
 };

@@ -8,7 +8,7 @@
 //! of a snapshot from a peer does not have its rows: it counts once a checkpoint has these, and so does what follows it in its
 //! stream.
 
-use shoal_log::{LogLength, RecordedChanges, StreamRecord};
+use shoal_log::{LogLength, RecordedChanges, StreamPlantedBugs, StreamRecord};
 use shoal_types::ShardId;
 use shoal_wal::Record;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,14 +34,22 @@ pub(super) struct PendingRecords {
     restores: usize,
     /// Records that are in the log on disk, and wait for a checkpoint: of each stream the first is that of a snapshot.
     held: BTreeMap<StreamKey, VecDeque<PendingRecord>>,
+    planted: StreamPlantedBugs,
 }
 
 impl PendingRecords {
+    /// Nothing is recorded.
+    pub(super) fn new(planted: StreamPlantedBugs) -> PendingRecords {
+        PendingRecords { planted, ..PendingRecords::default() }
+    }
+
     /// Takes what a stream has recorded.
     pub(super) fn add(&mut self, stream: StreamKey, records: Vec<RecordedChanges>) {
         for RecordedChanges { record, changes } in records {
             let restores = match &record {
-                StreamRecord::Restore { length } => Some(*length),
+                StreamRecord::Restore { length } if !self.planted.count_snapshot_early => {
+                    Some(*length)
+                }
                 _ => None,
             };
             self.restores += usize::from(restores.is_some());

@@ -13,6 +13,7 @@
 
 use crate::checkpoint_state::CheckpointBlock;
 use bytes::Bytes;
+use shoal_cluster::manager::ProcessInstance;
 use shoal_log::{LogLength, MemoryStorage, RecordError, StreamHead, StreamRecord};
 use shoal_types::ShardId;
 use shoal_types::wire::decode;
@@ -74,6 +75,21 @@ pub struct WorkerRecovery {
     awaited: Option<u64>,
     /// The streams whose last records are void.
     void: BTreeSet<ShardId>,
+    /// The processes that have written to the log, the oldest first.
+    processes: Vec<ProcessInstance>,
+}
+
+/// So many processes are named again by a mark. The one that was admitted last is among them, unless as many were started after it
+/// and not admitted.
+const PROCESSES_MAX: usize = 16;
+
+/// Adds a process to those that have written to a log.
+pub(crate) fn name_process(processes: &mut Vec<ProcessInstance>, process: ProcessInstance) {
+    if !processes.contains(&process) {
+        processes.push(process);
+        let surplus = processes.len().saturating_sub(PROCESSES_MAX);
+        processes.drain(..surplus);
+    }
 }
 
 impl WorkerRecovery {
@@ -81,6 +97,8 @@ impl WorkerRecovery {
     pub const MARK: u8 = 17;
     /// The kind of the records that say that those of the stream behind the last snapshot from a peer are void.
     pub const VOID: u8 = 18;
+    /// The kind of the records that name a process of the node: it writes what follows.
+    pub const PROCESS: u8 = 19;
 
     /// Begins to read a worker that has no checkpoint.
     #[must_use]
@@ -131,9 +149,14 @@ impl WorkerRecovery {
         shard: ShardId,
         payload: &[u8],
     ) -> Result<(), RecoveryError> {
+        let mut numbers = payload.chunks_exact(8).map(|it| it.try_into().expect("eight bytes"));
         if kind == WorkerRecovery::MARK {
-            let number = payload.try_into().map(u64::from_le_bytes).ok();
+            let number = numbers.next().map(u64::from_le_bytes);
             self.awaited.take_if(|awaited| number == Some(*awaited));
+        }
+        if [WorkerRecovery::MARK, WorkerRecovery::PROCESS].contains(&kind) {
+            let named = numbers.map(|it| ProcessInstance(u64::from_le_bytes(it)));
+            named.for_each(|process| name_process(&mut self.processes, process));
             return Ok(());
         }
         if self.awaited.is_some() {
@@ -161,6 +184,11 @@ impl WorkerRecovery {
         }
         let storage = self.storages.entry(shard).or_insert_with(MemoryStorage::recorded);
         storage.replay(record).map_err(failed)
+    }
+
+    /// The processes that have written to the log, the oldest first.
+    pub(crate) fn take_processes(&mut self) -> Vec<ProcessInstance> {
+        std::mem::take(&mut self.processes)
     }
 
     /// Ends the reading. Returns what the worker begins with, and the streams whose last records are void: the log is to say

@@ -166,7 +166,7 @@ impl<E: Engine> Worker<E> {
             known_version: 0,
             exceeds: None,
             streams_begun: streams.len() as u64,
-            records: PendingRecords::default(),
+            records: PendingRecords::new(setup.streams.faults),
             checkpoints: Checkpoints::default(),
             snapshots,
             read: BTreeSet::new(),

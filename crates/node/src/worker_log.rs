@@ -14,13 +14,14 @@
 
 use crate::WorkerEvent;
 use crate::checkpoint_state::{CheckpointBlock, CheckpointStep};
-use crate::recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
+use crate::recovery::{RecoveredWorker, RecoveryError, WorkerRecovery, name_process};
 use bytes::Bytes;
+use shoal_cluster::manager::ProcessInstance;
 use shoal_types::ShardId;
 use shoal_types::wire::decode;
 use shoal_wal::{
-    CheckpointHead, CheckpointWriter, Folder, FolderError, LogEffect, LogError, LogEvent,
-    LogIdentity, LogWriter, Record, Recovered, Torn, WriterOptions, checkpoint_head,
+    CheckpointHead, CheckpointWriter, DiskPlantedBugs, Folder, FolderError, LogEffect, LogError,
+    LogEvent, LogIdentity, LogWriter, Record, Recovered, Torn, WriterOptions, checkpoint_head,
     checkpoint_name, checkpoints, perform, read_checkpoint, recover, remove_unfinished,
 };
 use std::collections::{BTreeSet, VecDeque};
@@ -229,6 +230,11 @@ pub struct WorkerLog {
     /// It had no room at the last [`take_room_change`](WorkerLog::take_room_change).
     was_full: bool,
     failure: Option<FolderError>,
+    /// The processes that have written to it, this one last.
+    processes: Vec<ProcessInstance>,
+    /// The number of the record that names this one.
+    process_record: u64,
+    planted: DiskPlantedBugs,
 }
 
 /// What has happened to a log, for its worker, which receives it as an event.
@@ -292,16 +298,21 @@ pub struct OpenedLog {
     pub recovered: RecoveredWorker,
     /// The checkpoint whose parts are to be [read](read_parts), if there is one.
     pub checkpoint: Option<CheckpointParts>,
+    /// The former processes of the node that have written to it, the oldest first: the last ones. None in a log from before they
+    /// were recorded.
+    pub processes: Vec<ProcessInstance>,
     /// The number of streams whose last records are void: see [`WorkerRecovery`].
     pub void: usize,
     /// The torn end that was cut, if there was one.
     pub torn: Option<Torn>,
+    /// Whether the last process had [ended in order](WorkerLog::seal).
+    pub is_sealed: bool,
     /// The checkpoints that are damaged: an older one is used.
     pub damaged: Vec<LogError>,
 }
 
 impl WorkerLog {
-    /// Opens the log of a folder, and reads it.
+    /// Opens the log of a folder, and reads it. This `process` writes what follows.
     ///
     /// # Errors
     /// If the files are not whole, or not those of this owner: see [`LogError`].
@@ -309,11 +320,12 @@ impl WorkerLog {
         folder: &mut (impl Folder + ?Sized),
         identity: LogIdentity,
         options: WorkerLogOptions,
+        process: ProcessInstance,
         effects: &mut Vec<DiskEffect>,
     ) -> Result<OpenedLog, WorkerLogError> {
         remove_unfinished(folder)?;
         let files = WorkerFiles::read(folder, Some(identity))?;
-        let WorkerFiles { worker, void, mut recovered, numbers, used, damaged } = files;
+        let WorkerFiles { worker, processes, void, mut recovered, numbers, used, damaged } = files;
         let mut kept = Vec::new();
         if let Some((place, head)) = used {
             kept.push(KeptCheckpoint { number: head.number, first: head.first });
@@ -328,7 +340,7 @@ impl WorkerLog {
             Some((_, head)) => folder.length(&checkpoint_name(head.number))?,
             None => 0,
         };
-        let torn = recovered.torn.clone();
+        let (torn, is_sealed) = (recovered.torn.clone(), recovered.is_sealed);
         let mut wanted = Vec::new();
         let writer = LogWriter::begin(identity, options.writer, recovered, &mut wanted);
         effects.extend(wanted.into_iter().map(DiskEffect::Log));
@@ -346,20 +358,44 @@ impl WorkerLog {
             news: Vec::new(),
             was_full: false,
             failure: None,
+            processes: processes.clone(),
+            process_record: 0,
+            planted: folder.planted(),
         };
+        name_process(&mut log.processes, process);
+        log.append_own(WorkerRecovery::PROCESS, ShardId(0), process.0.to_le_bytes().to_vec());
+        log.process_record = log.writer.appended();
         let void_streams = void.len();
         for shard in void {
             log.append_own(WorkerRecovery::VOID, shard, Vec::new());
         }
         let shards = worker.snapshot_shards();
         let checkpoint = used.map(|(_, head)| CheckpointParts { number: head.number, shards });
-        Ok(OpenedLog { log, recovered: worker, checkpoint, void: void_streams, torn, damaged })
+        let (recovered, void) = (worker, void_streams);
+        Ok(OpenedLog { log, recovered, checkpoint, processes, void, torn, is_sealed, damaged })
     }
 
-    /// Whether this incarnation's number is durable: nothing may be promised before.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.writer.is_ready()
+    /// Carries out what the log wants until the number of this incarnation and its process are durable: nothing may be promised, and
+    /// no manager asked for anything, before. `effects` is left with the rest. Returns false where the disk has no room.
+    ///
+    /// # Errors
+    /// The first operation that failed.
+    pub fn get_ready(
+        &mut self,
+        folder: &mut (impl Folder + ?Sized),
+        effects: &mut Vec<DiskEffect>,
+    ) -> Result<bool, FolderError> {
+        let (mut work, mut wanted) = (DiskWork::default(), VecDeque::from(std::mem::take(effects)));
+        while self.writer.persisted() < self.process_record {
+            let Some(effect) = wanted.pop_front() else { return Ok(false) };
+            self.step(work.perform(folder, effect), effects);
+            wanted.extend(effects.drain(..));
+            if let Some(failure) = self.failure() {
+                return Err(failure.clone());
+            }
+        }
+        *effects = wanted.into();
+        Ok(true)
     }
 
     /// Whether there is no room for more: see [`LogWriter::is_full`].
@@ -378,6 +414,23 @@ impl WorkerLog {
         } else {
             LogRoom::Enough
         })
+    }
+
+    /// Ends the log in order, when all that was written is durable: see [`LogWriter::seal`]. Nothing may be written after it.
+    pub fn seal(&mut self, effects: &mut Vec<DiskEffect>) {
+        self.with_writer(effects, LogWriter::seal);
+    }
+
+    /// Whether the end of a [sealed](WorkerLog::seal) log is written.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.writer.is_closed()
+    }
+
+    /// Whether all that was written is durable.
+    #[must_use]
+    pub fn is_persisted(&self) -> bool {
+        self.writer.persisted() == self.writer.appended()
     }
 
     /// Why the log does nothing more: its process is to end.
@@ -427,7 +480,10 @@ impl WorkerLog {
                 self.is_asked = false;
                 self.last_number += 1;
                 let (number, first) = (self.last_number, self.writer.serial());
-                self.append_own(WorkerRecovery::MARK, ShardId(0), number.to_le_bytes().to_vec());
+                let processes = self.processes.iter().map(|process| process.0);
+                let payload = std::iter::once(number).chain(processes).flat_map(u64::to_le_bytes);
+                let payload = payload.collect();
+                self.append_own(WorkerRecovery::MARK, ShardId(0), payload);
                 self.with_writer(effects, |writer, effects| writer.go_on(effects));
                 let checkpoint = KeptCheckpoint { number, first };
                 let under_way =
@@ -460,9 +516,13 @@ impl WorkerLog {
         let is_due = under_way.ends_after.is_some_and(|last| last <= self.writer.persisted());
         if is_due && !under_way.is_finishing {
             under_way.is_finishing = true;
+            let first = under_way.checkpoint.first;
             let older = self.kept.first().map(|kept| kept.number);
             let keep = [under_way.checkpoint.number].into_iter().chain(older).collect();
             effects.push(DiskEffect::Checkpoint(CheckpointEffect::Finish { keep }));
+            if self.planted.truncate_early {
+                self.with_writer(effects, |writer, effects| writer.truncate(first, effects));
+            }
         }
     }
 
@@ -534,6 +594,7 @@ impl WorkerLog {
 /// What the files of a folder hold.
 pub(crate) struct WorkerFiles {
     pub(crate) worker: RecoveredWorker,
+    processes: Vec<ProcessInstance>,
     /// The streams whose last records are void.
     pub(crate) void: BTreeSet<ShardId>,
     pub(crate) recovered: Recovered,
@@ -580,8 +641,9 @@ impl WorkerFiles {
         if let Some(failure) = failure {
             return Err(failure.into());
         }
+        let processes = recovery.take_processes();
         let (worker, void) = recovery.finish()?;
-        Ok(WorkerFiles { worker, void, recovered, numbers, used, damaged })
+        Ok(WorkerFiles { worker, processes, void, recovered, numbers, used, damaged })
     }
 }
 
@@ -605,6 +667,16 @@ fn read_heads(
     }
     recovery.end_checkpoint(number)?;
     Ok((recovery, head))
+}
+
+/// The processes that all of a node's logs name, but for logs from before they were recorded.
+#[must_use]
+pub fn named_by_all(logs: impl IntoIterator<Item = Vec<ProcessInstance>>) -> Vec<ProcessInstance> {
+    let named = logs.into_iter().filter(|processes| !processes.is_empty());
+    let in_both = |all: Vec<ProcessInstance>, of_one: Vec<ProcessInstance>| {
+        all.into_iter().filter(|process| of_one.contains(process)).collect()
+    };
+    named.reduce(in_both).unwrap_or_default()
 }
 
 /// Reads parts of a checkpoint, each as the event that the worker receives before it starts.

@@ -8,14 +8,14 @@
 //! Whether the node still has its memory is decided here ([`OpenedDisks::is_lost`]), for all of its shards: each worker's log has
 //! records of all of them.
 
+use shoal_cluster::manager::ProcessInstance;
 use shoal_disk::{DiskFolder, OpenFolderError};
 use shoal_node::{
-    CheckpointParts, DiskEffect, DiskWork, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError,
-    WorkerLogOptions,
+    CheckpointParts, DiskEffect, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError,
+    WorkerLogOptions, named_by_all,
 };
 use shoal_types::{ClusterId, Durability, NodeId, WorkerId};
-use shoal_wal::{FolderError, LogIdentity};
-use std::collections::VecDeque;
+use shoal_wal::LogIdentity;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -132,6 +132,10 @@ pub(crate) struct OpenedWorker {
     pub(crate) recovered: RecoveredWorker,
     /// The checkpoint whose parts it receives before it starts, if there is one.
     pub(crate) begins_with: Option<CheckpointToRead>,
+    /// The former processes of the node that its log names.
+    processes: Vec<ProcessInstance>,
+    /// Whether the last one had ended in order.
+    is_sealed: bool,
 }
 
 /// The checkpoint of a worker, and where its parts are read.
@@ -163,6 +167,8 @@ pub(crate) struct DisksOwner {
     pub(crate) node: NodeId,
     pub(crate) workers: u32,
     pub(crate) durability: Durability,
+    /// The process that opens them.
+    pub(crate) process: ProcessInstance,
     /// How much longer flushes take than they do.
     pub(crate) flush_delay: Duration,
     /// What is not flushed is lost with the process.
@@ -170,6 +176,11 @@ pub(crate) struct DisksOwner {
 }
 
 impl OpenedDisks {
+    /// The former processes of the node that all logs name.
+    pub(crate) fn named(&self) -> Vec<ProcessInstance> {
+        named_by_all(self.workers.iter().map(|worker| worker.processes.clone()))
+    }
+
     /// Opens the logs below the node's folder `data`, and makes them where there are none. What is damaged is set aside, and
     /// the node has lost its memory then. `new_volume` is a random number.
     pub(crate) fn open(
@@ -183,20 +194,21 @@ impl OpenedDisks {
         }
         let found = Volume::read(&path)?;
         let new = Volume { node: owner.node, workers: owner.workers, volume: new_volume, boot };
-        if let Some(found) = &found {
-            found.check(&path, &new)?;
-            // What the kernel had may not have reached the disk.
-            if owner.durability == Durability::Async && found.is_other_boot() {
+        let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
+        found.check(&path, &new)?;
+        // What the kernel had may not have reached the disk, unless the node had stopped in order.
+        let is_doubtful = owner.durability == Durability::Async && found.is_other_boot();
+        match open_all(&path, owner, found.volume) {
+            Ok(workers) if is_doubtful && !workers.iter().all(|worker| worker.is_sealed) => {
                 tracing::warn!(
                     node = %owner.node, path = %path.display(),
-                    "the machine was started anew since this node ran, and its durability is async: its logs are set aside"
+                    "the machine was started anew since this node ran, which had not stopped in order, and its durability is async: its \
+                     logs are set aside"
                 );
+                drop(workers);
                 set_aside(data)?;
-                return OpenedDisks::begin(&path, owner, &new);
+                OpenedDisks::begin(&path, owner, &new)
             }
-        }
-        let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
-        match open_all(&path, owner, found.volume) {
             Ok(workers) => {
                 Volume { boot: new.boot, ..found }.write(&path)?;
                 Ok(OpenedDisks { workers, is_lost: false })
@@ -255,9 +267,9 @@ fn open_one(
     let identity = LogIdentity { cluster: owner.cluster, node: owner.node, volume };
     let mut effects = Vec::new();
     let options = WorkerLogOptions::default();
-    let opened = WorkerLog::open(&mut folder, identity, options, &mut effects);
+    let opened = WorkerLog::open(&mut folder, identity, options, owner.process, &mut effects);
     let refused = |error| DisksError::Refused { path: path.clone(), error };
-    let OpenedLog { mut log, recovered, checkpoint, torn, damaged, .. } =
+    let OpenedLog { mut log, recovered, checkpoint, processes, torn, is_sealed, damaged, .. } =
         opened.map_err(refused)?;
     if let Some(torn) = torn {
         tracing::info!(
@@ -268,34 +280,15 @@ fn open_one(
     for error in damaged {
         tracing::warn!(path = %path.display(), %error, "a checkpoint is damaged: an older one is used");
     }
-    let effects = get_ready(&mut log, &mut folder, effects);
-    let effects = effects.map_err(|error| refused(WorkerLogError::from(error)))?;
-    let Some(effects) = effects else { return Err(DisksError::Full { path }) };
+    let is_ready = log.get_ready(&mut folder, &mut effects);
+    if !is_ready.map_err(|error| refused(WorkerLogError::from(error)))? {
+        return Err(DisksError::Full { path });
+    }
     let number = checkpoint.as_ref().map(|parts| parts.number);
     let begins_with =
         checkpoint.map(|parts| CheckpointToRead { folder: folder.another(), identity, parts });
     let disk = OpenedDisk { folder, identity, log, effects, checkpoint: number };
-    Ok(OpenedWorker { disk, recovered, begins_with })
-}
-
-/// Carries out what the log wants until the number of this incarnation is durable: nothing may be promised before. Returns what
-/// is left to do; `None` where there is no room.
-fn get_ready(
-    log: &mut WorkerLog,
-    folder: &mut DiskFolder,
-    effects: Vec<DiskEffect>,
-) -> Result<Option<Vec<DiskEffect>>, FolderError> {
-    let (mut work, mut effects) = (DiskWork::default(), VecDeque::from(effects));
-    while !log.is_ready() {
-        let Some(effect) = effects.pop_front() else { return Ok(None) };
-        let mut more = Vec::new();
-        log.step(work.perform(folder, effect), &mut more);
-        effects.extend(more);
-        if let Some(failure) = log.failure() {
-            return Err(failure.clone());
-        }
-    }
-    Ok(Some(effects.into()))
+    Ok(OpenedWorker { disk, recovered, begins_with, processes, is_sealed })
 }
 
 impl Volume {

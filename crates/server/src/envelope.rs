@@ -103,8 +103,11 @@ mod tests {
 
     #[test]
     fn forms_stay_as_they_are() {
-        let other_process =
-            ToNode::OtherProcess { instance: ProcessInstance(5), incarnation: Incarnation(2) };
+        let other_process = ToNode::OtherProcess {
+            instance: ProcessInstance(5),
+            incarnation: Incarnation(2),
+            admitted: ProcessInstance(4),
+        };
         let join =
             ToManager::Join { instance: ProcessInstance(5), after: Incarnation(2), lost: true };
         let bytes = Bytes::from_static(b"x");

@@ -22,8 +22,9 @@ pub struct NodeExamination {
     pub node: NodeId,
     /// The random number of the volume.
     pub volume: u64,
-    /// The machine was started anew since: with `async`, what was written may not have reached the disk.
-    pub is_other_boot: bool,
+    /// The machine was started anew since, and the node had not stopped in order: with `async`, what was written may not have reached
+    /// the disk.
+    pub may_lack_writes: bool,
     /// The cluster has given up what the logs hold: the next process begins without memory.
     pub is_void: bool,
     /// Logs that were set aside, by the names of their folders.
@@ -44,13 +45,15 @@ impl NodeExamination {
             let mut folder = DiskFolder::view(&disks::worker_folder(&logs, worker))?;
             Ok(ExaminedLog { worker, log: ExaminedWorkerLog::of(&mut folder) })
         });
+        let logs_examined = examined.collect::<Result<Vec<_>, _>>()?;
+        let is_sealed = |it: &ExaminedLog| it.log.as_ref().is_ok_and(|log| log.is_sealed);
         Ok(Some(NodeExamination {
             node: volume.node,
             volume: volume.volume,
-            is_other_boot: volume.is_other_boot(),
+            may_lack_writes: volume.is_other_boot() && !logs_examined.iter().all(is_sealed),
             is_void: disks::is_void(&logs),
             set_aside: disks::set_aside_before(data)?,
-            logs: examined.collect::<Result<_, _>>()?,
+            logs: logs_examined,
         }))
     }
 

@@ -188,14 +188,16 @@ fn start<E: RegisteredEngine>(
     let accepts_losses = E::PROTOCOL.info().accepts_losses;
     let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(round_trip) };
     let has_managers = !config.managers.is_empty();
-    let disks = open_disks::<E>(config, cluster, random.next_u64())?;
+    let volume = random.next_u64();
+    let process = ProcessInstance(random.next_u64());
+    let disks = open_disks::<E>(config, cluster, process, volume)?;
     // The streams of a former process were stored in memory.
     let is_lost = disks.as_ref().is_none_or(|disks| disks.is_lost);
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
     let manager_inputs = has_managers.then_some(manager_inputs);
     let manager_client = has_managers.then(|| {
-        ManagerClient::new(*node, ProcessInstance(random.next_u64()), is_lost, managed.clone())
-            .of(cluster)
+        let named = disks.as_ref().map(OpenedDisks::named).unwrap_or_default();
+        ManagerClient::new(*node, process, is_lost, managed.clone()).of(cluster).with_disks(named)
     });
     let manager_client = Mutex::new(manager_client);
     let membership = match has_managers {
@@ -215,7 +217,7 @@ fn start<E: RegisteredEngine>(
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
         let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
         let (disk, recovered, begins_with) = match opened {
-            Some(OpenedWorker { disk, recovered, begins_with }) => {
+            Some(OpenedWorker { disk, recovered, begins_with, .. }) => {
                 (Some(disk), recovered, begins_with)
             }
             None => (None, RecoveredWorker::default(), None),
@@ -290,6 +292,7 @@ fn start<E: RegisteredEngine>(
 fn open_disks<E: RegisteredEngine>(
     config: &NodeConfig,
     cluster: Option<ClusterId>,
+    process: ProcessInstance,
     new_volume: u64,
 ) -> Result<Option<OpenedDisks>, ServerStartError> {
     let durability = config.topology.durability();
@@ -302,7 +305,8 @@ fn open_disks<E: RegisteredEngine>(
     let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
     let (node, workers) = (config.node, config.topology.workers());
     let NodeConfig { flush_delay, loses_unflushed, .. } = *config;
-    let owner = DisksOwner { cluster, node, workers, durability, flush_delay, loses_unflushed };
+    let owner =
+        DisksOwner { cluster, node, workers, durability, process, flush_delay, loses_unflushed };
     Ok(Some(OpenedDisks::open(data, owner, new_volume)?))
 }
 

@@ -257,12 +257,55 @@ impl DiskThread {
             self.measure_room();
             self.publish();
         }
+        if self.log.failure().is_none() {
+            self.seal(inbox);
+        }
         // Then the thread of checkpoints ends.
         drop(self.checkpoints);
         for helper in self.helpers {
             // A panic there was reported.
             let _ = helper.join();
         }
+    }
+
+    /// Ends the log in order. What it says then holds also where the system would write it out later: what the end stands for is
+    /// flushed before the end is written.
+    fn seal(&mut self, inbox: &Receiver<DiskRequest>) {
+        let flush = |folder: &DiskFolder| match folder.flushes() {
+            true => Ok(()),
+            false => folder.flush_all(),
+        };
+        if !self.finish(inbox, WorkerLog::is_persisted) || flush(&self.folder).is_err() {
+            return;
+        }
+        let mut effects = Vec::new();
+        self.log.seal(&mut effects);
+        self.effects.extend(effects);
+        let WorkerPlace { node, worker } = self.place;
+        if !self.finish(inbox, WorkerLog::is_closed) || flush(&self.folder).is_err() {
+            tracing::warn!(%node, %worker, "the log could not be ended in order: the next process reads it as after a crash");
+        }
+    }
+
+    /// Carries out what the log wants until it `is_done`, and no more checkpoints. Returns false if it never is: an operation has failed,
+    /// or there is no room.
+    fn finish(&mut self, inbox: &Receiver<DiskRequest>, is_done: fn(&WorkerLog) -> bool) -> bool {
+        while !is_done(&self.log) {
+            self.effects.retain(|effect| matches!(effect, DiskEffect::Log(_)));
+            match self.effects.is_empty() {
+                false => self.work(),
+                // A segment is being made.
+                true => match inbox.recv_timeout(RETRY_AFTER) {
+                    Ok(DiskRequest::Done(event @ DiskEvent::Log(_))) => self.step(event),
+                    Ok(_) => {}
+                    Err(_) => return false,
+                },
+            }
+            if self.log.failure().is_some() || self.log.is_full() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Takes what was asked for; waits for it where there is nothing else to do. Returns false when the thread is to end.

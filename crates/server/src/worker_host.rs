@@ -172,6 +172,17 @@ impl<E: Engine> WorkerHost<E> {
                              something in memory: it ends, and has to begin anew without memory"
                         );
                     }
+                    None if self
+                        .worker
+                        .manager_client()
+                        .is_some_and(ManagerClient::has_older_disks) =>
+                    {
+                        tracing::error!(
+                            node = %self.node,
+                            "the logs of this node are an older image of what they were: they lack the process that was \
+                             admitted last, and what it has promised. It ends, and has to begin anew without memory"
+                        );
+                    }
                     None => {
                         tracing::error!(node = %self.node, "another process of this node is admitted: it ends");
                         return out.stop();

@@ -10,9 +10,10 @@ use shoal_cluster::topology::Topology;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Engine, WorkerPlace};
 use shoal_log::MemoryStorage;
-use shoal_node::{Membership, RecoveredWorker, Worker, WorkerEvent, WorkerOrigin};
+use shoal_node::{Membership, RecoveredWorker, Worker, WorkerEvent, WorkerOrigin, named_by_all};
 use shoal_store::Store;
 use shoal_types::{Ballot, EventTimes, NodeId, Random, ShardId, Time, WorkerId};
+use shoal_wal::DiskPlantedBugs;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,15 +86,25 @@ pub(crate) struct SimulatedCluster<E: Engine> {
     gone: Engines,
 }
 
+/// What a worker of a new process begins with.
+struct BegunStorages {
+    /// What its streams had stored before.
+    recovered: RecoveredWorker,
+    /// Makes the storage of another stream.
+    new_storage: fn() -> MemoryStorage,
+    /// The former processes of its node that its disk names.
+    processes: Vec<ProcessInstance>,
+}
+
 impl<E: Engine> SimulatedCluster<E> {
     /// A cluster that is about to start. Its nodes have manager clients if there are managers, which have
     /// these options. `is_late` if changes of streams become durable later; `disks` if they are recorded on disks, whose
-    /// operations take at most so long.
+    /// operations take at most so long, with these bugs in what uses them.
     pub fn new(
         setup: &Setup<E::Options>,
         clocks: Vec<NodeClock>,
         is_late: bool,
-        disks: Option<Duration>,
+        disks: Option<(Duration, DiskPlantedBugs)>,
         options: Option<ManagerOptions>,
         seed: u64,
     ) -> SimulatedCluster<E> {
@@ -144,11 +155,11 @@ impl<E: Engine> SimulatedCluster<E> {
             random: Random::new(seed),
             gone: Engines::default(),
         };
-        if let Some(longest) = disks {
+        if let Some((longest, planted)) = disks {
             let random = Random::new(seed).fork(DISKS);
             for (number, worker) in (0..).zip(&mut cluster.simulated_workers) {
-                let disk = SimulatedDisk::new(worker.place, longest, random.fork(number));
-                worker.disk = Some(disk);
+                let random = random.fork(number);
+                worker.disk = Some(SimulatedDisk::new(worker.place, longest, planted, random));
             }
         }
         nodes.into_iter().take(founders).for_each(|node| cluster.begin_instance(node, false));
@@ -223,11 +234,16 @@ impl<E: Engine> SimulatedCluster<E> {
         let workers = self.workers as u32;
         let membership = Membership::new(workers);
         let instance = ProcessInstance(self.random.next_u64());
-        let mut manager_client =
-            self.options.as_ref().map(|it| ManagerClient::new(node, instance, lost, it.clone()));
-        for simulated_worker in self.workers_of(node) {
+        let all = self.workers_of(node);
+        let begun: Vec<_> = all.map(|worker| self.begin_storages(worker, instance, lost)).collect();
+        let named = named_by_all(begun.iter().map(|begun| begun.processes.clone()));
+        let manager_client = |it: &ManagerOptions| {
+            ManagerClient::new(node, instance, lost, it.clone()).with_disks(named)
+        };
+        let mut manager_client = self.options.as_ref().map(manager_client);
+        for (simulated_worker, begun) in self.workers_of(node).zip(begun) {
             let seed = self.random.next_u64();
-            let (recovered, new_storage) = self.begin_storages(simulated_worker, lost);
+            let BegunStorages { recovered, new_storage, .. } = begun;
             let origin = match &self.options {
                 None => {
                     let fixed = WorkerOrigin::fixed(&setup.topology, seed);
@@ -247,25 +263,27 @@ impl<E: Engine> SimulatedCluster<E> {
         }
     }
 
-    /// What the streams of a worker had stored before, unless that is lost, and what makes the storage of another stream.
+    /// What a worker begins with, which is nothing if that is lost.
     fn begin_storages(
         &mut self,
         simulated_worker: usize,
+        process: ProcessInstance,
         lost: bool,
-    ) -> (RecoveredWorker, fn() -> MemoryStorage) {
+    ) -> BegunStorages {
         let simulated_worker = &mut self.simulated_workers[simulated_worker];
         if let Some(disk) = &mut simulated_worker.disk {
             if lost {
                 disk.replace();
             }
-            let (recovered, events) = disk.begin();
+            let (recovered, events, processes) = disk.begin(process);
             simulated_worker.begins_with = events;
-            return (recovered, MemoryStorage::recorded);
+            return BegunStorages { recovered, new_storage: MemoryStorage::recorded, processes };
         }
         let kept = std::mem::take(&mut simulated_worker.storages);
         let storages = if lost { BTreeMap::new() } else { kept };
         let new_storage = if self.is_late { MemoryStorage::late } else { MemoryStorage::new };
-        (RecoveredWorker::of(storages), new_storage)
+        let recovered = RecoveredWorker::of(storages);
+        BegunStorages { recovered, new_storage, processes: Vec::new() }
     }
 
     /// Ends a node's process: its workers and their inboxes are dropped. Without `power`, its disks lose what was not

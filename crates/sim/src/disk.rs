@@ -1,13 +1,14 @@
 //! The disk of a worker: a virtual one, with the log that its streams write to and its checkpoints, in the format of real ones.
 
 use crate::fault_schedule::DiskTroubles;
+use shoal_cluster::manager::ProcessInstance;
 use shoal_node::{
     CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogRoom, OpenedLog, RecoveredWorker,
-    WorkerEvent, WorkerLog, WorkerLogOptions, read_parts,
+    WorkerEvent, WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
 };
 use shoal_types::{Random, Time, WorkerPlace};
 use shoal_wal::virtual_disk::{DiskDelays, DiskFaults, DiskQueue, VirtualDisk};
-use shoal_wal::{Folder, LogEvent, LogIdentity, Record, WriterOptions};
+use shoal_wal::{DiskPlantedBugs, Folder, LogEvent, LogIdentity, Record, WriterOptions};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ pub(crate) struct SimulatedDisk {
     longest: Duration,
     /// When there is no room on it, from and until, the next time last.
     full: Vec<(Time, Time)>,
+    /// Whether it may be put back.
+    keeps_images: bool,
+    /// The disk as it was when some process had ended.
+    image: Option<VirtualDisk>,
     /// When an operation fails.
     fails_at: Option<Time>,
     /// The log of the current process.
@@ -54,7 +59,12 @@ pub(crate) struct SimulatedDisk {
 
 impl SimulatedDisk {
     /// An empty disk, whose operations take at most `longest`.
-    pub(crate) fn new(place: WorkerPlace, longest: Duration, mut random: Random) -> SimulatedDisk {
+    pub(crate) fn new(
+        place: WorkerPlace,
+        longest: Duration,
+        planted: DiskPlantedBugs,
+        mut random: Random,
+    ) -> SimulatedDisk {
         let longest = longest.max(Duration::from_nanos(2));
         let delays = DiskDelays {
             least: Duration::from_nanos(1),
@@ -66,12 +76,14 @@ impl SimulatedDisk {
         let volume = random.next_u64() ^ u64::from(worker.0);
         SimulatedDisk {
             identity: LogIdentity { cluster: None, node, volume },
-            disk: VirtualDisk::new(),
+            disk: VirtualDisk::new().with_planted(planted),
             work: DiskWork::default(),
             queue: DiskQueue::new(delays, random.fork(1)),
             checkpoint_queue: VecDeque::new(),
             longest,
             full: Vec::new(),
+            keeps_images: false,
+            image: None,
             fails_at: None,
             log: None,
             void_streams: 0,
@@ -80,15 +92,24 @@ impl SimulatedDisk {
         }
     }
 
-    /// Begins the log of a process. Returns what the worker begins with, and the events that it receives before it starts.
+    /// Begins the log of a process. Returns what the worker begins with, the events that it receives before it starts, and the
+    /// former processes that the log names.
     ///
     /// # Panics
     /// If the log cannot be read: no disk of a simulation is damaged.
-    pub(crate) fn begin<M>(&mut self) -> (RecoveredWorker, Vec<WorkerEvent<M>>) {
-        let node = self.identity.node;
-        let opened = WorkerLog::open(&mut self.disk, self.identity, OPTIONS, &mut self.wanted);
+    pub(crate) fn begin<M>(
+        &mut self,
+        process: ProcessInstance,
+    ) -> (RecoveredWorker, Vec<WorkerEvent<M>>, Vec<ProcessInstance>) {
+        let (node, wanted) = (self.identity.node, &mut self.wanted);
+        let opened = WorkerLog::open(&mut self.disk, self.identity, OPTIONS, process, wanted);
         let opened = opened.unwrap_or_else(|error| panic!("the log of {node}: {error}"));
-        let OpenedLog { log, recovered, checkpoint, void, .. } = opened;
+        let OpenedLog { mut log, recovered, checkpoint, processes, void, .. } = opened;
+        // A node does not start before there is room for its first segment.
+        let bytes_max = self.disk.bytes_max.take();
+        let is_ready = log.get_ready(&mut self.disk, &mut self.wanted);
+        assert_eq!(is_ready, Ok(true), "the log of {node} has room, and nothing fails");
+        self.disk.bytes_max = bytes_max;
         self.log = Some(log);
         self.void_streams += void;
         let mut parts = Vec::new();
@@ -97,7 +118,7 @@ impl SimulatedDisk {
             let read = read_parts(disk, identity, &checkpoint, |part| parts.push(part));
             read.unwrap_or_else(|error| panic!("the checkpoint of {node}: {error}"));
         }
-        (recovered, parts)
+        (recovered, parts, processes)
     }
 
     /// Appends records to the log.
@@ -114,7 +135,8 @@ impl SimulatedDisk {
 
     /// Draws when the disk is full, and when it fails.
     pub(crate) fn plan_troubles(&mut self, now: Time, troubles: DiskTroubles) {
-        let DiskTroubles { full_within_ns, fail_within_ns, .. } = troubles;
+        let DiskTroubles { full_within_ns, fail_within_ns, put_back_percent, .. } = troubles;
+        self.keeps_images = put_back_percent > 0;
         let random = &mut self.random;
         if full_within_ns > 0 {
             let mut begin = || Time(now.0 + random.below(full_within_ns));
@@ -168,9 +190,7 @@ impl SimulatedDisk {
                 self.disk.flip(name, self.random.below(bits));
             }
         }
-        let mut read = self.disk.clone();
-        let opened = WorkerLog::open(&mut read, self.identity, OPTIONS, &mut Vec::new());
-        match opened {
+        match self.opened_with(DiskPlantedBugs::default()) {
             // What is at rest was flushed: an end that is missing now may have been acknowledged.
             Ok(opened) if opened.torn.is_none() => {
                 if opened.damaged.is_empty() {
@@ -178,8 +198,31 @@ impl SimulatedDisk {
                 }
                 false
             }
-            Ok(_) | Err(_) => true,
+            Ok(_) => true,
+            // A bug that is planted may pass over it.
+            Err(_) => self.opened_with(self.disk.planted()).is_err(),
         }
+    }
+
+    /// Puts an image of the disk in its place that was taken before `admitted` wrote to it. Returns false where there is none.
+    pub(crate) fn put_back(&mut self, admitted: ProcessInstance) -> bool {
+        let Some(image) = self.image.take() else { return false };
+        let present = std::mem::replace(&mut self.disk, image);
+        let opened = self.opened_with(DiskPlantedBugs::default());
+        let is_older = opened.is_ok_and(|opened| {
+            !opened.processes.is_empty() && !opened.processes.contains(&admitted)
+        });
+        if !is_older {
+            self.disk = present;
+        }
+        is_older
+    }
+
+    /// What a process with these bugs would find.
+    fn opened_with(&self, planted: DiskPlantedBugs) -> Result<OpenedLog, WorkerLogError> {
+        let mut read = self.disk.clone().with_planted(planted);
+        let process = ProcessInstance::default();
+        WorkerLog::open(&mut read, self.identity, OPTIONS, process, &mut Vec::new())
     }
 
     /// When the next operation ends, of those that are under way at `now`, or the log asks for room.
@@ -234,11 +277,15 @@ impl SimulatedDisk {
             let random = &mut self.random;
             self.disk.lose_power(|| random.chance(1, 2));
         }
+        if self.keeps_images && self.image.is_none() {
+            self.image = Some(self.disk.clone());
+        }
     }
 
     /// Replaces the disk by an empty one.
     pub(crate) fn replace(&mut self) {
-        self.disk = VirtualDisk::new();
+        self.disk = VirtualDisk::new().with_planted(self.disk.planted());
         self.identity.volume = self.random.next_u64();
+        self.image = None;
     }
 }

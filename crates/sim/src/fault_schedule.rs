@@ -46,6 +46,9 @@ pub struct DiskTroubles {
     pub fail_within_ns: u64,
     /// Percentage of restarts before which bits of the node's disks change, where every shard keeps a majority with memory.
     pub damaged_percent: u32,
+    /// Percentage of restarts before which one of the node's disks is put back as it was at the end of an earlier process, where
+    /// every shard keeps a majority with memory.
+    pub put_back_percent: u32,
 }
 
 /// The relative frequency of each fault.

@@ -9,7 +9,8 @@ use crate::clock::NodeClock;
 use crate::violation::Violation;
 use shoal_cluster::manager::{
     Applied, Ask, CarriedLog, ClusterChange, Configuration, FinalEnds, LogPace, Manager,
-    ManagerEffect, ManagerEvent, ManagerOptions, SimulatedLog, StateMachine, ToNode,
+    ManagerEffect, ManagerEvent, ManagerOptions, ProcessInstance, SimulatedLog, StateMachine,
+    ToNode,
 };
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
@@ -145,6 +146,15 @@ impl SimulatedManagers {
     /// The newest configuration that any manager has applied.
     pub(crate) fn truth(&self) -> &Arc<Configuration> {
         &self.truth
+    }
+
+    /// The process of a node that was admitted last; the default before there was one.
+    pub(crate) fn admitted(&self, node: NodeId) -> ProcessInstance {
+        let joined = |applied: &Applied| match applied {
+            Applied::Joined { node: other, instance, .. } if *other == node => Some(*instance),
+            _ => None,
+        };
+        self.applied.iter().rev().find_map(joined).unwrap_or_default()
     }
 
     /// The next time at which the log has an event for a manager.

@@ -114,6 +114,8 @@ counts! {
         failed_disks,
         /// Disks that were damaged while their node was down, and found to be of no use.
         damaged_disks,
+        /// Restarts with a disk that was put back as it was before the last process that was admitted.
+        disks_put_back,
         /// Streams whose last records were void when their process began: they stood behind a snapshot without its rows.
         void_streams,
         /// Observations of engines that were judged.

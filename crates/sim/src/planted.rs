@@ -4,8 +4,8 @@
 //! nothing: then a search records another.
 
 use crate::run::{
-    COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_SEEDS, NODES_FROM, REPLACEMENTS_FROM,
-    TABLES_FROM,
+    BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_SEEDS, NODES_FROM,
+    OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM,
 };
 use crate::subject::AnyPlantedBug;
 
@@ -124,6 +124,18 @@ pub const BOUNDS: &[CatchBound] = &[
     ("mako", "admit-removed", "membership", &["assertion"], 400),
     // Streams are on disks, and all nodes lose power, in the seeds from 2^29 on.
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
+    ("mako", "count-snapshot-early", "M4", STREAMS, 450),
+    ("mako", "skip-flush", "M4", DISKS, 60),
+    ("mako", "trust-unflushed", "M4", DISKS, 300),
+    ("mako", "accept-former-use", "M4", DISKS, 300),
+    ("mako", "rename-unflushed", "M4", DISKS, 60),
+    ("mako", "truncate-early", "M4", DISKS, 300),
+    // Disks fail, and are damaged, in the seeds from 7 · 2^27 on.
+    ("mako", "retry-failed-flush", "M4", DISKS, 60),
+    ("mako", "cut-damage", "M4", DISKS, 450),
+    ("mako", "skip-checksums", "M4", DISKS, 60),
+    // Disks are put back in the seeds from 15 · 2^26 on.
+    ("mako", "believe-older-disks", "M4", DISKS, 300),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 1_000),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
@@ -194,6 +206,16 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("added-without-copy", REPLACEMENTS_FROM),
     ("admit-removed", NODES_FROM),
     ("acknowledge-unpersisted", DISK_SEEDS.start),
+    ("count-snapshot-early", DISK_SEEDS.start),
+    ("skip-flush", DISK_SEEDS.start),
+    ("trust-unflushed", DISK_SEEDS.start),
+    ("accept-former-use", DISK_SEEDS.start),
+    ("rename-unflushed", DISK_SEEDS.start),
+    ("truncate-early", DISK_SEEDS.start),
+    ("retry-failed-flush", BAD_DISKS_FROM),
+    ("cut-damage", BAD_DISKS_FROM),
+    ("skip-checksums", BAD_DISKS_FROM),
+    ("believe-older-disks", OLDER_DISKS_FROM),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.
@@ -226,6 +248,11 @@ const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost ackn
 const STREAMS: &[&str] =
     &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
 
+/// A log on disk lacks something of a decided sequence, or has something else in its place; or cannot be read, which no loss of
+/// power explains.
+const DISKS: &[&str] =
+    &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
+
 /// Bugs that can be planted and that no seed has caught yet, by area.
 pub const UNCAUGHT: &[&str] = &[
     // A branch has to stay in doubt while a row is written and deleted, and a replica that has seen the write gets a copy; for
@@ -250,6 +277,8 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("serve-unknown-tables", "engine/src/execution/tables.rs"),
     // A stream has to be cut at a checkpoint that is not reached, and a copy to begin before it is.
     ("copy-unreached", "engines/two_phase_commit/src/tests/recovery.rs"),
+    // A group has to be torn in its middle, and what is behind that to fit to what is in front of it.
+    ("read-past-gap", "wal/tests/log/crashes.rs"),
     // A replica with half a copy, and the stream of which another worker is not behind, has to give one.
     ("copy-with-one-cut", "engines/two_phase_commit/src/tests/copies.rs"),
     // Scripts: the bug makes a line that is not there without it.

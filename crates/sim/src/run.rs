@@ -30,6 +30,7 @@ use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Procedures, WorkerPlace};
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
+use shoal_wal::DiskPlantedBugs;
 use shoal_workloads::catalog::Catalog;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
@@ -92,7 +93,10 @@ const FULL_DISKS_FROM: u64 = 3 << 28;
 const DAMAGED_PERCENT: u32 = 20;
 
 /// And from this one on they fail, too, and are damaged.
-const BAD_DISKS_FROM: u64 = 7 << 27;
+pub(crate) const BAD_DISKS_FROM: u64 = 7 << 27;
+
+/// And from this one on, as many find a disk as it was at the end of an earlier process.
+pub(crate) const OLDER_DISKS_FROM: u64 = 15 << 26;
 
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
@@ -252,6 +256,7 @@ impl<E: Subject> PreparedRun<E> {
                 full_within_ns: if seed >= FULL_DISKS_FROM { scenario.span_ns } else { 0 },
                 fail_within_ns: if is_bad { scenario.span_ns } else { 0 },
                 damaged_percent: if is_bad { DAMAGED_PERCENT } else { 0 },
+                put_back_percent: if seed >= OLDER_DISKS_FROM { DAMAGED_PERCENT } else { 0 },
             };
         }
         let mut lot = root.fork(14);
@@ -336,7 +341,7 @@ impl<E: Subject> PreparedRun<E> {
             delays: scenario.delays.clone(),
             cpu: scenario.cpu,
             persistence_ns: scenario.persistence_ns,
-            disks: scenario.disks,
+            disks: scenario.disks.then(DiskPlantedBugs::default),
             is_judged: true,
             managers: Some(scenario.failures.managed(&mut random)),
         };
@@ -345,7 +350,7 @@ impl<E: Subject> PreparedRun<E> {
         }
         let mut setup = Setup { topology, procedures, streams, options: engine_options };
         if let Some(bug) = options.bug {
-            subject::plant::<E>(&mut setup, &mut world.managers, bug);
+            subject::plant::<E>(&mut setup, &mut world, bug);
         }
         let mut simulation = Simulation::new(&setup, world, root.fork(11).next_u64());
         if scenario.fault_schedule.wild_clocks {

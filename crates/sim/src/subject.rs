@@ -1,9 +1,9 @@
 //! What the simulator needs of an engine: its configuration, drawn from the seed, and the bugs to plant in it.
 
 use crate::draw::one_of;
-use crate::managers::ManagersPlan;
 use crate::observed::Simulated;
 use crate::scenario::{FAR_ROUND_TRIP, Scenario, partitioning};
+use crate::simulation::SimulationWorld;
 #[cfg(feature = "planted")]
 use shoal_cluster::manager;
 use shoal_cluster::topology::TableDefinition;
@@ -16,6 +16,8 @@ use shoal_engine::execution::Limits;
 use shoal_registry::RegisteredEngine;
 use shoal_store::{CopyPart, DeltaUse};
 use shoal_types::Random;
+#[cfg(feature = "planted")]
+use shoal_wal::DiskPlantedBugs;
 use std::time::Duration;
 
 /// A bug that can be planted.
@@ -57,8 +59,30 @@ pub enum AnyPlantedBug {
     KeepLeadership,
     /// Voters that were replaced go on to vote (M4).
     KeepFormerVoters,
+    /// A node takes an older image of its disks for its memory (M4).
+    BelieveOlderDisks,
     /// A replica acknowledges what its disk does not have yet (M4).
     AcknowledgeUnpersisted,
+    /// A snapshot from a peer counts as durable before a checkpoint has its rows (M4).
+    CountSnapshotEarly,
+    /// A flush is answered before it is done, and never done: a disk that lies.
+    SkipFlush,
+    /// A flush that failed is tried again.
+    RetryFailedFlush,
+    /// What recovery has read counts as durable, and is not flushed.
+    TrustUnflushed,
+    /// Damage in front of what was flushed is cut like a torn end.
+    CutDamage,
+    /// Checksums on disk are not compared.
+    SkipChecksums,
+    /// What an earlier segment left in a file is read as records.
+    AcceptFormerUse,
+    /// What follows a record that is not whole is read.
+    ReadPastGap,
+    /// A checkpoint gets its name before it is flushed.
+    RenameUnflushed,
+    /// Segments are freed before the checkpoint is durable that stands for them.
+    TruncateEarly,
     /// A voter that is replaced leaves before the added one has caught up (M4).
     LeaveEarly,
     /// A process of a node that was removed is admitted.
@@ -105,7 +129,18 @@ impl AnyPlantedBug {
         ("appoint-empty", AnyPlantedBug::AppointEmpty),
         ("keep-leadership", AnyPlantedBug::KeepLeadership),
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
+        ("believe-older-disks", AnyPlantedBug::BelieveOlderDisks),
         ("acknowledge-unpersisted", AnyPlantedBug::AcknowledgeUnpersisted),
+        ("count-snapshot-early", AnyPlantedBug::CountSnapshotEarly),
+        ("skip-flush", AnyPlantedBug::SkipFlush),
+        ("retry-failed-flush", AnyPlantedBug::RetryFailedFlush),
+        ("trust-unflushed", AnyPlantedBug::TrustUnflushed),
+        ("cut-damage", AnyPlantedBug::CutDamage),
+        ("skip-checksums", AnyPlantedBug::SkipChecksums),
+        ("accept-former-use", AnyPlantedBug::AcceptFormerUse),
+        ("read-past-gap", AnyPlantedBug::ReadPastGap),
+        ("rename-unflushed", AnyPlantedBug::RenameUnflushed),
+        ("truncate-early", AnyPlantedBug::TruncateEarly),
         ("leave-early", AnyPlantedBug::LeaveEarly),
         ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
@@ -170,11 +205,7 @@ pub trait Subject: Simulated + RegisteredEngine {
 
 /// A build without the feature `planted` has no bugs to plant.
 #[cfg(not(feature = "planted"))]
-pub fn plant<E: Subject>(
-    _: &mut Setup<E::Options>,
-    _: &mut Option<ManagersPlan>,
-    bug: AnyPlantedBug,
-) {
+pub fn plant<E: Subject>(_: &mut Setup<E::Options>, _: &mut SimulationWorld, bug: AnyPlantedBug) {
     panic!("{bug:?} cannot be planted: this was built without the feature `planted`");
 }
 
@@ -182,11 +213,14 @@ pub fn plant<E: Subject>(
 #[cfg(feature = "planted")]
 pub fn plant<E: Subject>(
     setup: &mut Setup<E::Options>,
-    managers: &mut Option<ManagersPlan>,
+    world: &mut SimulationWorld,
     bug: AnyPlantedBug,
 ) {
     let mut unmanaged = manager::ManagerPlantedBugs::default();
-    let manager = managers.as_mut().map_or(&mut unmanaged, |managed| &mut managed.options.faults);
+    let managers = world.managers.as_mut();
+    let manager = managers.map_or(&mut unmanaged, |managed| &mut managed.options.faults);
+    let mut no_disks = DiskPlantedBugs::default();
+    let disks = world.disks.as_mut().unwrap_or(&mut no_disks);
     let streams = &mut setup.streams.faults;
     match bug {
         AnyPlantedBug::Runtime(fault) => {
@@ -214,7 +248,18 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AppointEmpty => manager.appoint_empty = true,
         AnyPlantedBug::KeepLeadership => manager.keep_leadership = true,
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
+        AnyPlantedBug::BelieveOlderDisks => manager.believe_older_disks = true,
         AnyPlantedBug::AcknowledgeUnpersisted => streams.acknowledge_unpersisted = true,
+        AnyPlantedBug::CountSnapshotEarly => streams.count_snapshot_early = true,
+        AnyPlantedBug::SkipFlush => disks.skip_flush = true,
+        AnyPlantedBug::RetryFailedFlush => disks.retry_failed_flush = true,
+        AnyPlantedBug::TrustUnflushed => disks.trust_unflushed = true,
+        AnyPlantedBug::CutDamage => disks.cut_damage = true,
+        AnyPlantedBug::SkipChecksums => disks.skip_checksums = true,
+        AnyPlantedBug::AcceptFormerUse => disks.accept_former_use = true,
+        AnyPlantedBug::ReadPastGap => disks.read_past_gap = true,
+        AnyPlantedBug::RenameUnflushed => disks.rename_unflushed = true,
+        AnyPlantedBug::TruncateEarly => disks.truncate_early = true,
         AnyPlantedBug::LeaveEarly => manager.leave_early = true,
         AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,

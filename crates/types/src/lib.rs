@@ -25,6 +25,7 @@ pub mod hash_index;
 pub mod id;
 pub mod limits;
 mod maybe_ready;
+mod planted;
 pub mod procedure;
 pub mod random;
 pub mod stamp;

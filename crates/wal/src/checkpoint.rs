@@ -160,7 +160,9 @@ impl CheckpointWriter {
     pub fn finish(mut self, folder: &mut (impl Folder + ?Sized)) -> Result<u64, FolderError> {
         self.push(END, &self.blocks.to_le_bytes());
         self.write(folder)?;
-        folder.flush(&self.name)?;
+        if !folder.planted().rename_unflushed {
+            folder.flush(&self.name)?;
+        }
         folder.rename(&self.name, &checkpoint_name(self.head.number))?;
         folder.flush_folder()?;
         Ok(self.written)
@@ -171,7 +173,8 @@ impl CheckpointWriter {
         let mut header = [0; BLOCK_HEADER_BYTES];
         header[..4].copy_from_slice(&length.to_le_bytes());
         header[4] = kind;
-        let checksum = block_checksum(self.seed, self.blocks, &header, payload);
+        let covered = covered_header(self.blocks, &header);
+        let checksum = self.seed.checksum(&covered, payload);
         header[8..].copy_from_slice(&checksum.to_le_bytes());
         self.gathered.extend(header);
         self.gathered.extend(payload);
@@ -186,17 +189,12 @@ impl CheckpointWriter {
     }
 }
 
-/// The place of a block is part of its checksum, so that blocks cannot be exchanged.
-fn block_checksum(
-    seed: ChecksumSeed,
-    index: u64,
-    header: &[u8; BLOCK_HEADER_BYTES],
-    payload: &[u8],
-) -> u32 {
+/// What the checksum of a block covers beside its payload: its place, too, so that blocks cannot be exchanged.
+fn covered_header(index: u64, header: &[u8; BLOCK_HEADER_BYTES]) -> [u8; 16] {
     let mut covered = [0; 16];
     covered[..8].copy_from_slice(&index.to_le_bytes());
     covered[8..].copy_from_slice(&header[..8]);
-    seed.checksum(&covered, payload)
+    covered
 }
 
 /// Reads the beginning of a checkpoint: whether the rest is whole is not known then.
@@ -228,6 +226,7 @@ pub fn read_checkpoint(
     let mut reader = BlockReader::open(folder, number)?;
     let head = reader.head(number, identity)?;
     let seed = ChecksumSeed::new(head.identity.volume, number);
+    let seed = seed.with_planted(reader.folder.planted());
     for index in 0.. {
         let at = reader.offset;
         let kind = reader.block(seed, index)?;
@@ -308,7 +307,7 @@ impl<'f, F: Folder + ?Sized> BlockReader<'f, F> {
         payload.resize(word(0) as usize, 0);
         self.read(&mut payload)?;
         self.payload = payload;
-        match block_checksum(seed, index, &header, &self.payload) == word(8) {
+        match seed.agrees(&covered_header(index, &header), &self.payload, word(8)) {
             true => Ok(header[4]),
             false => Err(self.damaged(at, "a block is not whole")),
         }

@@ -1,5 +1,6 @@
 //! What the log asks of a disk: a folder with files, and the writes and flushes that a [`LogWriter`](crate::LogWriter) wants.
 
+use crate::planted::DiskPlantedBugs;
 use std::fmt;
 use thiserror::Error;
 
@@ -97,6 +98,11 @@ pub trait Folder {
     /// # Errors
     /// See [`names`](Folder::names).
     fn flush_folder(&mut self) -> Result<(), FolderError>;
+
+    /// The bugs that are planted in what uses the folder: none, but for folders of tests.
+    fn planted(&self) -> DiskPlantedBugs {
+        DiskPlantedBugs::default()
+    }
 }
 
 /// What a [`LogWriter`](crate::LogWriter) wants to have done. Each effect is answered with one event. Effects other than
@@ -160,12 +166,24 @@ pub fn perform(folder: &mut (impl Folder + ?Sized), effect: &LogEffect) -> LogEv
         LogEffect::Write { file, offset, bytes } => {
             folder.write(&file.to_string(), *offset, bytes).map(|()| LogEvent::Written)
         }
-        LogEffect::Flush { file } => folder.flush(&file.to_string()).map(|()| LogEvent::Flushed),
+        LogEffect::Flush { file } => {
+            flush_segment(folder, &file.to_string()).map(|()| LogEvent::Flushed)
+        }
         LogEffect::Remove { file } => {
             folder.remove(&file.to_string()).map(|()| LogEvent::Removed(*file))
         }
     };
     done.unwrap_or_else(LogEvent::Failed)
+}
+
+fn flush_segment(folder: &mut (impl Folder + ?Sized), name: &str) -> Result<(), FolderError> {
+    let planted = folder.planted();
+    if planted.skip_flush {
+        return Ok(());
+    }
+    let flushed = folder.flush(name);
+    // The system takes pages whose write has failed for clean: the second flush finds nothing to write.
+    if flushed.is_err() && planted.retry_failed_flush { folder.flush(name) } else { flushed }
 }
 
 /// Makes a file of zeros, durably. The zeros are written, so that later writes change no length and find their blocks: a

@@ -34,11 +34,12 @@
 //!    [`LogWriter::seal`] writes an empty one at the end of a process.
 //!
 //! Read in this order: `format.rs`, `folder.rs`, `writer.rs`, `segment.rs`, `recovery.rs`, `checkpoint.rs`,
-//! `virtual_disk.rs`.
+//! `virtual_disk.rs`, `planted.rs`.
 
 mod checkpoint;
 mod folder;
 mod format;
+mod planted;
 mod recovery;
 mod segment;
 pub mod virtual_disk;
@@ -50,5 +51,6 @@ pub use checkpoint::{
 };
 pub use folder::{Folder, FolderError, LogEffect, LogEvent, SegmentFile, perform};
 pub use format::{FORMAT_VERSION, HEADER_BYTES, LogIdentity, Position, SECTOR};
+pub use planted::DiskPlantedBugs;
 pub use recovery::{LogError, RecordRef, Recovered, SegmentSummary, Torn, recover};
 pub use writer::{LogWriter, Record, WriterOptions};

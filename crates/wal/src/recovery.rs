@@ -119,6 +119,8 @@ pub struct Recovered {
     pub incarnation: u64,
     /// The torn end that was cut, if there was one.
     pub torn: Option<Torn>,
+    /// Whether its last process had ended in order: see [`LogWriter::seal`](crate::LogWriter::seal).
+    pub is_sealed: bool,
     /// What each segment of the chain holds.
     pub summaries: Vec<SegmentSummary>,
     pub(crate) held: Vec<HeldSegment>,
@@ -192,6 +194,7 @@ pub fn recover(
         end: chain.end,
         identity: survey.identity,
         incarnation: survey.incarnation,
+        is_sealed: chain.is_sealed && chain.torn.is_none(),
         torn: chain.torn,
         summaries: chain.summaries,
         held,
@@ -328,6 +331,7 @@ struct Chain<'v> {
     end: Position,
     incarnation: u64,
     torn: Option<Torn>,
+    is_sealed: bool,
     summaries: Vec<SegmentSummary>,
     parts: Parts,
 }
@@ -374,7 +378,8 @@ impl<'v> Chain<'v> {
     fn new(first: u64, visit: &'v mut dyn FnMut(RecordRef<'_>)) -> Chain<'v> {
         let parts = Parts { is_aligned: first == 1, ..Parts::default() };
         let (end, summaries) = (Position { serial: first - 1, offset: 0 }, Vec::new());
-        Chain { visit, end, incarnation: 0, torn: None, summaries, parts }
+        let (incarnation, torn, is_sealed) = (0, None, false);
+        Chain { visit, end, incarnation, torn, is_sealed, summaries, parts }
     }
 
     /// Reads a segment, up to where it ends by its successor's header or, for the last one, as far as it is whole.
@@ -400,8 +405,11 @@ impl<'v> Chain<'v> {
         let mut bytes = vec![0; length];
         let count = read_whole(folder, &file, &mut bytes)?;
         bytes.truncate(count);
-        folder.flush(&file)?;
-        let mut reader = SegmentReader::new(volume, serial, &bytes);
+        let planted = folder.planted();
+        if !planted.trust_unflushed {
+            folder.flush(&file)?;
+        }
+        let mut reader = SegmentReader::new(volume, serial, &bytes, planted);
         let mut records = 0;
         let is_torn = loop {
             if ends_at.is_some_and(|end| reader.offset() >= end) {
@@ -419,15 +427,16 @@ impl<'v> Chain<'v> {
             }
         };
         let end = reader.offset();
+        self.is_sealed = reader.is_sealed();
         match ends_at {
-            Some(expected) if expected != end => {
+            Some(expected) if expected != end && !planted.cut_damage => {
                 return Err(damaged(end, "it ends before the next segment says that it does"));
             }
             Some(_) => {}
             None => {
                 let behind = reader.flushed_behind();
                 let flushed = Position { serial, offset: end };
-                if behind.is_some_and(|behind| behind > flushed) {
+                if behind.is_some_and(|behind| behind > flushed) && !planted.cut_damage {
                     return Err(damaged(end, "not whole, though it was flushed"));
                 }
                 let is_torn = is_torn || behind.is_some();

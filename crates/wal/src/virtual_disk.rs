@@ -6,9 +6,13 @@
 
 use crate::folder::{Folder, FolderError, LogEffect, LogEvent, perform};
 use crate::format::SECTOR;
+use crate::planted::DiskPlantedBugs;
 use shoal_types::Random;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The most unflushed sectors of which every subset is tried; of more, as many random ones.
+const SECTORS_MAX: usize = 8;
 
 /// A file, as it is read, with what of it is durable.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,6 +21,8 @@ struct VirtualFile {
     durable: Vec<u8>,
     /// Writes of sectors that are not durable, in their order: the sector, and its bytes after the write.
     unflushed: Vec<(u64, Vec<u8>)>,
+    /// Those that a flush has failed to write: the system takes them for clean, and no later flush writes them.
+    dropped: Vec<(u64, Vec<u8>)>,
 }
 
 /// Which operations of a disk fail from now on.
@@ -24,7 +30,8 @@ struct VirtualFile {
 pub struct DiskFaults {
     /// Writes fail.
     pub writes: bool,
-    /// Flushes fail, and leave what they were to flush as it is after a crash.
+    /// Flushes fail where there is something to write. What they were to write is never written by a later one, though a crash
+    /// may show any part of it.
     pub flushes: bool,
     /// Reads fail.
     pub reads: bool,
@@ -43,6 +50,7 @@ pub struct VirtualDisk {
     pub bytes_max: Option<u64>,
     /// Operations that fail.
     pub faults: DiskFaults,
+    planted: DiskPlantedBugs,
 }
 
 impl VirtualDisk {
@@ -52,17 +60,25 @@ impl VirtualDisk {
         VirtualDisk::default()
     }
 
-    /// Sectors, of all files, that were written since they were last flushed. A sector counts once for each write.
+    /// The same disk, with these bugs in what uses it.
+    #[must_use]
+    pub fn with_planted(self, planted: DiskPlantedBugs) -> VirtualDisk {
+        VirtualDisk { planted, ..self }
+    }
+
+    /// Sectors, of all files, that were written since they were last flushed, or that a flush has failed to write. A sector
+    /// counts once for each write.
     #[must_use]
     pub fn unflushed(&self) -> usize {
-        self.files.iter().map(|file| file.unflushed.len()).sum()
+        self.files.iter().map(|file| file.dropped.len() + file.unflushed.len()).sum()
     }
 
     /// Loses power. Of the [`unflushed`](VirtualDisk::unflushed) writes of sectors those become durable for which `survives`
     /// returns true, which is asked in their order; all others are lost, and so are names that were not flushed.
     pub fn lose_power(&mut self, mut survives: impl FnMut() -> bool) {
         for file in &mut self.files {
-            for (sector, bytes) in std::mem::take(&mut file.unflushed) {
+            let dropped = std::mem::take(&mut file.dropped);
+            for (sector, bytes) in dropped.into_iter().chain(std::mem::take(&mut file.unflushed)) {
                 if survives() {
                     write_at(&mut file.durable, sector * SECTOR, &bytes);
                 }
@@ -70,6 +86,25 @@ impl VirtualDisk {
             file.seen.clone_from(&file.durable);
         }
         self.names.clone_from(&self.durable_names);
+    }
+
+    /// Calls `visit` with the disk of a process that is killed, and with each state in which it may be after a loss of power: of more
+    /// than eight unflushed sectors, with some of them.
+    pub fn crashes(&self, random: &mut Random, mut visit: impl FnMut(VirtualDisk)) {
+        let sectors = self.unflushed();
+        visit(self.clone());
+        for subset in 0..1_u64 << sectors.min(SECTORS_MAX) {
+            let mut crashed = self.clone();
+            let mut at = 0;
+            crashed.lose_power(|| {
+                at += 1;
+                match sectors <= SECTORS_MAX {
+                    true => subset >> (at - 1) & 1 == 1,
+                    false => random.below(2) == 1,
+                }
+            });
+            visit(crashed);
+        }
     }
 
     /// Inverts a bit at rest: that of the byte `bit / 8`. Returns false where the file has no such bit.
@@ -160,11 +195,17 @@ impl Folder for VirtualDisk {
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
-        let place = self.check(name, self.faults.flushes)?;
+        let place = self.place(name)?;
+        let file = &mut self.files[place];
+        if self.faults.flushes && !file.unflushed.is_empty() {
+            file.dropped.append(&mut file.unflushed);
+            return Err(failed(name, "the virtual disk fails"));
+        }
         if !self.faults.lies {
-            let file = &mut self.files[place];
-            file.unflushed.clear();
-            file.durable.clone_from(&file.seen);
+            for (sector, bytes) in file.unflushed.drain(..) {
+                file.dropped.retain(|(dropped, _)| *dropped != sector);
+                write_at(&mut file.durable, sector * SECTOR, &bytes);
+            }
         }
         Ok(())
     }
@@ -180,6 +221,10 @@ impl Folder for VirtualDisk {
         self.place(name)?;
         self.names.remove(name);
         Ok(())
+    }
+
+    fn planted(&self) -> DiskPlantedBugs {
+        self.planted
     }
 
     fn flush_folder(&mut self) -> Result<(), FolderError> {

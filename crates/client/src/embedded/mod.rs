@@ -19,6 +19,7 @@ use bytes::Bytes;
 use durable::{Durability, DurableLog, LogOptions};
 use pool::{Pool, thread_slot};
 use ring::rand::{SecureRandom, SystemRandom};
+use shoal_disk::DiskFolder;
 use shoal_store::{Store, StoreBugs, WalkPlace};
 use shoal_types::{Call, Database, Epoch, Error, Procedures, Rejected, Result, TableId};
 use std::fmt;
@@ -56,6 +57,9 @@ pub struct Options {
     /// Of a database on disk: a checkpoint is taken when the log has grown by this since the last one, in bytes, and by as
     /// much as that one has. Fewer make opening quicker, and write more. Default 256 MiB.
     pub checkpoint_log_bytes: u64,
+    /// Of a database on disk: what is not flushed is lost with the process, as if its machine lost power. For tests. Default false.
+    #[doc(hidden)]
+    pub loses_unflushed: bool,
     /// Planted bugs, for tests of tests. Default: none.
     #[doc(hidden)]
     pub faults: StoreBugs,
@@ -71,6 +75,7 @@ impl Default for Options {
             attempts_max: 1000,
             log_segment_bytes: 64 << 20,
             checkpoint_log_bytes: 256 << 20,
+            loses_unflushed: false,
             faults: StoreBugs::NONE,
         }
     }
@@ -111,7 +116,11 @@ impl Embedded {
             checkpoint_bytes: options.checkpoint_log_bytes,
         };
         let make = || store_of(options);
-        let (store, log) = DurableLog::open(path, log_options, make, random_number)?;
+        let mut folder = DiskFolder::open(path)?;
+        if options.loses_unflushed {
+            folder = folder.losing_unflushed();
+        }
+        let (store, log) = DurableLog::begin(folder, path, log_options, make, random_number)?;
         Ok(Embedded::on(Pool::new(store, Some(log)), options))
     }
 

@@ -137,6 +137,10 @@ pub struct ManagerClient {
     is_superseded: bool,
     /// See [`ManagerClient::is_behind`].
     is_behind: bool,
+    /// The processes of the node that its disks name; empty where that is not known.
+    named_on_disk: Vec<ProcessInstance>,
+    /// See [`ManagerClient::has_older_disks`].
+    has_older_disks: bool,
     /// The cluster that this node belongs to; `None` until it has joined one.
     cluster: Option<ClusterId>,
     configuration: Option<Arc<Configuration>>,
@@ -186,6 +190,8 @@ impl ManagerClient {
             incarnation: Incarnation(0),
             is_superseded: false,
             is_behind: false,
+            named_on_disk: Vec::new(),
+            has_older_disks: false,
             cluster: None,
             configuration: None,
             pledged: Generation(0),
@@ -209,6 +215,13 @@ impl ManagerClient {
     #[must_use]
     pub fn of(self, cluster: Option<ClusterId>) -> ManagerClient {
         ManagerClient { cluster, ..self }
+    }
+
+    /// The same for a node whose memory is on disks, all of which name these former processes of the node: disks that lack the one that
+    /// was admitted last are older than its promises. Where none is named, that is not known.
+    #[must_use]
+    pub fn with_disks(self, named_on_disk: Vec<ProcessInstance>) -> ManagerClient {
+        ManagerClient { named_on_disk, ..self }
     }
 
     /// Sends no heartbeats while the node cannot do what it would lead for: its lease ends, and others are appointed.
@@ -304,6 +317,13 @@ impl ManagerClient {
         self.is_behind
     }
 
+    /// Whether this process has to end since its disks are an older image of what they were: they lack the process that was admitted
+    /// last.
+    #[must_use]
+    pub fn has_older_disks(&self) -> bool {
+        self.has_older_disks
+    }
+
     /// Whether it has pledged to managers whose configuration it has not received yet.
     #[must_use]
     pub fn is_recalled(&self) -> bool {
@@ -345,8 +365,8 @@ impl ManagerClient {
 
     fn on_message(&mut self, now: Time, message: ToNode, effects: &mut Vec<ManagerClientEffect>) {
         match message {
-            ToNode::OtherProcess { instance, incarnation } => {
-                self.on_other_process(instance, incarnation, effects);
+            ToNode::OtherProcess { instance, incarnation, admitted } => {
+                self.on_other_process(instance, incarnation, admitted, effects);
             }
             ToNode::Welcome { instance, incarnation, configuration } => {
                 if instance != self.instance || self.incarnation > Incarnation(0) {
@@ -441,10 +461,15 @@ impl ManagerClient {
         &mut self,
         instance: ProcessInstance,
         incarnation: Incarnation,
+        admitted: ProcessInstance,
         effects: &mut Vec<ManagerClientEffect>,
     ) {
+        let is_first = incarnation == Incarnation(0);
         if instance != self.instance {
             self.late_messages += 1; // To a former process.
+        } else if self.incarnation == Incarnation(0) && !is_first && self.lacks(admitted) {
+            (self.is_superseded, self.has_older_disks) = (true, true);
+            effects.push(ManagerClientEffect::Superseded);
         } else if self.incarnation == Incarnation(0) {
             let (after, lost) = (incarnation, self.lost);
             effects.push(ManagerClientEffect::Send {
@@ -456,6 +481,14 @@ impl ManagerClient {
         } else {
             self.late_messages += 1; // From before the welcome.
         }
+    }
+
+    /// Whether the node has its memory from disks that do not name this process.
+    fn lacks(&self, admitted: ProcessInstance) -> bool {
+        let is_known = !self.lost && !self.named_on_disk.is_empty();
+        is_known
+            && !self.named_on_disk.contains(&admitted)
+            && !self.options.faults.believe_older_disks
     }
 
     fn on_granted(

@@ -429,7 +429,8 @@ impl<L: ManagerLog> Manager<L> {
     ) {
         let Some((own_instance, own)) = self.machine.node(heartbeat.node) else { return };
         if own == Incarnation(0) || instance != own_instance {
-            let message = ToNode::OtherProcess { instance, incarnation: own };
+            let (incarnation, admitted) = (own, own_instance);
+            let message = ToNode::OtherProcess { instance, incarnation, admitted };
             effects.push(ManagerEffect::Send { to: heartbeat.node, message });
         } else if heartbeat.incarnation != own {
             self.welcome(heartbeat.node, instance, own, effects);
@@ -470,7 +471,8 @@ impl<L: ManagerLog> Manager<L> {
                 );
             }
         } else {
-            let message = ToNode::OtherProcess { instance, incarnation: own };
+            let (incarnation, admitted) = (own, own_instance);
+            let message = ToNode::OtherProcess { instance, incarnation, admitted };
             effects.push(ManagerEffect::Send { to: from, message });
         }
     }

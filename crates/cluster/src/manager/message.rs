@@ -120,6 +120,8 @@ pub enum ToNode {
         instance: ProcessInstance,
         /// The newest incarnation of the node, after which it may join.
         incarnation: Incarnation,
+        /// The process that has this incarnation, if there is one.
+        admitted: ProcessInstance,
     },
     /// The process is admitted. In answer to `Join` and `Heartbeat`.
     #[coded(tag = 1)]

@@ -2,8 +2,7 @@
 
 use super::configuration::Assignment;
 use crate::topology::Topology;
-use shoal_log::planted;
-use shoal_types::{NodeId, ShardId};
+use shoal_types::{NodeId, ShardId, planted};
 use std::time::Duration;
 use thiserror::Error;
 
@@ -145,6 +144,8 @@ fn nanoseconds(count: u128) -> Duration {
 planted! {
     /// Bugs planted on purpose: each must be caught by a check.
     pub struct ManagerPlantedBugs {
+        /// A node takes an older image of its disks for its memory.
+        pub believe_older_disks: bool,
         /// A forced end ignores what live nodes know of the shard.
         pub force_below_known: bool,
         /// Where a loss is accepted, the former voters stay voters.

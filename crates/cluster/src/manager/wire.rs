@@ -260,7 +260,7 @@ fn to_node() -> impl Strategy<Value = ToNode> {
             ToNode::Granted { generation, incarnation, round, revision, configuration }
         };
         match variant {
-            0 => ToNode::OtherProcess { instance, incarnation },
+            0 => ToNode::OtherProcess { instance, incarnation, admitted: instance },
             1 => ToNode::Welcome { instance, incarnation, configuration: given },
             2 => granted(None),
             3 => granted(Some(given)),

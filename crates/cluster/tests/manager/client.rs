@@ -165,8 +165,11 @@ fn a_superseded_process_is_over() {
     let (mut member, all) = joined(1, 1);
     member.step(ms(20), grant(1, 2, all[3].revision), &mut Vec::new());
     assert!(member.holds_lease(ms(20)));
-    let other_process =
-        ToNode::OtherProcess { instance: ProcessInstance(1), incarnation: Incarnation(2) };
+    let other_process = ToNode::OtherProcess {
+        instance: ProcessInstance(1),
+        incarnation: Incarnation(2),
+        admitted: ProcessInstance(7),
+    };
     let mut effects = Vec::new();
     member.step(ms(30), ManagerClientEvent::Received(other_process), &mut effects);
     assert_eq!(effects, [ManagerClientEffect::Superseded]);
@@ -174,6 +177,34 @@ fn a_superseded_process_is_over() {
     effects.clear();
     member.step(ms(100), ManagerClientEvent::Timer, &mut effects);
     assert_eq!(effects, [], "it says no more");
+}
+
+#[test]
+fn a_process_with_older_disks_does_not_join() {
+    let [former, last, own] = [3, 4, 5].map(ProcessInstance);
+    let answer = |admitted| {
+        let incarnation = Incarnation(2);
+        ManagerClientEvent::Received(ToNode::OtherProcess { instance: own, incarnation, admitted })
+    };
+    for (lost, named, joins) in [
+        (false, vec![former, last], true),
+        (false, vec![former], false),
+        // It begins without memory anyway.
+        (true, vec![former], true),
+        // Logs from before processes were recorded.
+        (false, vec![], true),
+    ] {
+        let member = ManagerClient::new(NodeId(0), own, lost, ManagerOptions::default());
+        let mut member = member.with_disks(named.clone());
+        let mut effects = Vec::new();
+        member.step(ms(1), answer(last), &mut effects);
+        let asks = |effect: &ManagerClientEffect| {
+            matches!(effect, ManagerClientEffect::Send { message: ToManager::Join { .. } })
+        };
+        assert_eq!(effects.iter().any(asks), joins, "{named:?}: {effects:?}");
+        assert_eq!(effects.contains(&ManagerClientEffect::Superseded), !joins);
+        assert_eq!(member.has_older_disks(), !joins);
+    }
 }
 
 /// The reports in these effects.

@@ -202,7 +202,7 @@ fn to_node(random: &mut Random, like: &Configuration) -> ToNode {
         (ProcessInstance(number(random)), Incarnation(number(random) as u32));
     let configuration = configuration(random, like);
     match random.below(6) {
-        0 => ToNode::OtherProcess { instance, incarnation },
+        0 => ToNode::OtherProcess { instance, incarnation, admitted: instance },
         1 => ToNode::Welcome { instance, incarnation, configuration },
         2 => {
             let (round, revision) = (number(random), Revision(number(random)));

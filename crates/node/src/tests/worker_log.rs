@@ -2,18 +2,23 @@
 
 use crate::{
     CheckpointBlock, CheckpointParts, CheckpointStep, DiskEffect, DiskWork, LogNews, OpenedLog,
-    WorkerLog, WorkerLogError, WorkerLogOptions,
+    WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
 };
 use bytes::Bytes;
+use shoal_cluster::manager::ProcessInstance;
 use shoal_log::{LogLength, MemoryStorage, StreamRecord, StreamStorage};
 use shoal_types::wire::encode;
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId};
 use shoal_wal::virtual_disk::VirtualDisk;
-use shoal_wal::{LogError, LogIdentity, Record, WriterOptions, checkpoint_name, checkpoints};
+use shoal_wal::{
+    DiskPlantedBugs, LogError, LogIdentity, Record, WriterOptions, checkpoint_name, checkpoints,
+};
 use std::collections::VecDeque;
+use std::panic::catch_unwind;
 
 const SHARD: ShardId = ShardId(3);
 const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(1), volume: 77 };
+const PROCESS: ProcessInstance = ProcessInstance(9);
 const OPTIONS: WorkerLogOptions = WorkerLogOptions {
     writer: WriterOptions { segment_bytes: 8 << 9, group_bytes_max: 1 << 10 },
     checkpoint_bytes: 8 << 10,
@@ -41,7 +46,11 @@ impl Bed {
     /// A process that begins with what the disk has.
     fn open(mut disk: VirtualDisk) -> Bed {
         let mut effects = Vec::new();
-        let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, &mut effects).unwrap();
+        let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, PROCESS, &mut effects).unwrap();
+        Bed::of(disk, opened, effects)
+    }
+
+    fn of(disk: VirtualDisk, opened: OpenedLog, effects: Vec<DiskEffect>) -> Bed {
         let OpenedLog { log, mut recovered, .. } = opened;
         let storage = recovered.storages.remove(&SHARD);
         let storage = storage.unwrap_or_else(MemoryStorage::recorded);
@@ -105,7 +114,13 @@ impl Bed {
 
     /// Carries out the next operation, if there is one.
     fn work(&mut self) -> bool {
-        let Some(effect) = self.effects.pop_front() else { return false };
+        self.work_on(|_| true)
+    }
+
+    /// Carries out the next operation of those that are chosen, if there is one.
+    fn work_on(&mut self, is_chosen: fn(&DiskEffect) -> bool) -> bool {
+        let Some(at) = self.effects.iter().position(is_chosen) else { return false };
+        let effect = self.effects.remove(at).expect("it is there");
         let event = self.work.perform(&mut self.disk, effect);
         let mut effects = Vec::new();
         self.log.step(event, &mut effects);
@@ -132,6 +147,11 @@ impl Bed {
     fn lose_power(self, random: &mut Random) -> Bed {
         let Bed { mut disk, durable, .. } = self;
         disk.lose_power(|| random.chance(1, 2));
+        Bed::after_crash(disk, durable)
+    }
+
+    /// The next process after one that had acknowledged so many entries.
+    fn after_crash(disk: VirtualDisk, durable: u64) -> Bed {
         let bed = Bed::open(disk);
         let log = bed.storage.log();
         assert!(log.length().0 >= durable, "{log:?} lacks entries of {durable}");
@@ -139,6 +159,60 @@ impl Bed {
             assert_eq!(log.entry(index), Some(&entry(index)));
         }
         bed
+    }
+}
+
+/// Every crash of a process that appends and writes checkpoints, beside the log and more slowly than that, before each operation of its
+/// disk; and, after some of these, every crash of the next process. Returns how many there were.
+fn every_crash(disk: VirtualDisk, appends: usize, second: bool) -> u32 {
+    let (mut random, mut crashes) = (Random::new(5), 0);
+    let mut bed = Bed::open(disk);
+    for append in 0..appends {
+        bed.append();
+        if append % 15 == 9 {
+            bed.whole_checkpoint();
+        }
+        for turn in 0..3 {
+            let mut crashed = Vec::new();
+            bed.disk.crashes(&mut random, |disk| crashed.push(disk));
+            for disk in crashed {
+                crashes += 1;
+                let next = Bed::after_crash(disk, bed.durable);
+                if second && crashes % 50 == 0 {
+                    crashes += every_crash(next.disk, 20, false);
+                }
+            }
+            match turn {
+                2 if append % 2 == 0 => bed.work_on(|it| matches!(it, DiskEffect::Checkpoint(_))),
+                _ => bed.work_on(|it| matches!(it, DiskEffect::Log(_))),
+            };
+        }
+    }
+    crashes
+}
+
+#[test]
+fn whatever_a_crash_leaves_of_a_small_log_has_what_was_acknowledged() {
+    let crashes = every_crash(VirtualDisk::new(), 60, true);
+    assert!(crashes > 1000, "{crashes} crashes");
+}
+
+type Plant = fn(&mut DiskPlantedBugs);
+
+/// Bugs of what comes between the worker and the disk.
+#[test]
+fn crashes_show_what_is_planted() {
+    let cases: [(&str, Plant); 3] = [
+        ("skip_flush", |bugs| bugs.skip_flush = true),
+        ("rename_unflushed", |bugs| bugs.rename_unflushed = true),
+        ("truncate_early", |bugs| bugs.truncate_early = true),
+    ];
+    for (name, plant) in cases {
+        let mut planted = DiskPlantedBugs::default();
+        plant(&mut planted);
+        let disk = VirtualDisk::new().with_planted(planted);
+        let explored = catch_unwind(|| every_crash(disk, 120, false));
+        assert!(explored.is_err(), "no crash shows {name}");
     }
 }
 
@@ -195,13 +269,13 @@ fn a_damaged_checkpoint_is_replaced_by_the_one_before() {
     let (durable, mut disk) = (bed.durable, bed.disk);
     assert!(disk.flip(&checkpoint_name(3), 8 * 500));
     let mut effects = Vec::new();
-    let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, &mut effects).unwrap();
+    let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, PROCESS, &mut effects).unwrap();
     let parts = CheckpointParts { number: 2, shards: [SHARD].into() };
     assert_eq!((opened.checkpoint, opened.damaged.len()), (Some(parts), 1));
     let storage = &opened.recovered.storages[&SHARD];
     assert_eq!(storage.log().length(), LogLength(durable));
     assert!(disk.flip(&checkpoint_name(2), 8 * 500));
-    let error = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, &mut effects).unwrap_err();
+    let error = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, PROCESS, &mut effects).unwrap_err();
     assert!(matches!(error, WorkerLogError::Log(LogError::Damaged { .. })), "{error}");
 }
 
@@ -222,4 +296,27 @@ fn what_follows_a_snapshot_without_its_rows_is_void_also_after_more_restarts() {
         bed.work_all();
         disk = bed.disk;
     }
+}
+
+/// The process that was admitted last is found however much of the log was freed since it began.
+#[test]
+fn former_processes_are_named_when_their_records_are_freed() {
+    let mut disk = VirtualDisk::new();
+    for number in 1..=20 {
+        let mut effects = Vec::new();
+        let process = ProcessInstance(number);
+        let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, process, &mut effects).unwrap();
+        let former = (number.saturating_sub(16).max(1)..number).map(ProcessInstance);
+        assert!(opened.processes.iter().copied().eq(former), "{number}: {:?}", opened.processes);
+        let mut bed = Bed::of(disk, opened, effects);
+        for _ in 0..3 {
+            (0..40).for_each(|_| bed.append());
+            bed.whole_checkpoint();
+            bed.work_all();
+        }
+        disk = bed.disk;
+    }
+    let named = |numbers: &[u64]| numbers.iter().copied().map(ProcessInstance).collect();
+    let logs: [Vec<_>; 3] = [named(&[1, 2, 3]), named(&[]), named(&[2, 3, 4])];
+    assert_eq!(named_by_all(logs), named(&[2, 3]) as Vec<_>);
 }

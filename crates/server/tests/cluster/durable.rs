@@ -1,29 +1,31 @@
 //! Clusters whose streams are on disk: what was acknowledged outlives the processes of all nodes.
 
-use crate::cluster::{Cluster, counted};
+use crate::cluster::{Cluster, counted, until_so};
 use shoal_cluster::topology::Topology;
 use shoal_server::{DisksError, ExaminedLog, NodeExamination, Protocol};
 use shoal_types::{Durability, NodeId, ShardId};
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
 const S: ShardId = ShardId(0);
 
 /// A shard of three replicas, whose nodes have folders below `place`.
-fn start(place: &TempDir, protocol: Protocol, workers: u32) -> Cluster {
+fn start(place: &TempDir, protocol: Protocol, workers: u32, durability: Durability) -> Cluster {
     Cluster::start_with(1, workers, protocol, |config| {
         let folder = place.path().join(config.node.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
         config.data = Some(folder);
         let topology = Topology::clone(&config.topology);
-        config.topology = Arc::new(topology.with_durability(Durability::Fsync));
+        config.topology = Arc::new(topology.with_durability(durability));
     })
 }
 
 /// All nodes end at once, and begin again with what their disks have.
 async fn nothing_is_lost(protocol: Protocol, workers: u32) {
     let place = tempfile::tempdir().expect("a folder");
-    let mut cluster = start(&place, protocol, workers);
+    let mut cluster = start(&place, protocol, workers, Durability::Fsync);
     let mut number = 0;
     for round in 1..=2 {
         for key in 0..3 {
@@ -57,4 +59,82 @@ async fn all_nodes_of_mako_end_at_once_and_nothing_is_lost() {
 #[tokio::test]
 async fn all_nodes_of_two_phase_commit_end_at_once_and_nothing_is_lost() {
     nothing_is_lost(Protocol::TwoPhaseCommit, 1).await;
+}
+
+/// Copies a folder with all that is in it, as far as it is written.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        match entry.file_type().expect("a type").is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(fs::copy(entry.path(), target).expect("copied")),
+        }
+    }
+}
+
+/// Puts a copy of logs in the place of those that a node has.
+fn put_back(image: &Path, logs: &Path) {
+    fs::remove_dir_all(logs).expect("removed");
+    copy(image, logs);
+}
+
+/// Has the kernel be in another boot than when the logs were used.
+fn boot_anew(logs: &Path) {
+    let path = logs.join("volume");
+    let text = fs::read_to_string(&path).expect("it names its owner");
+    let (others, _) = text.split_once("boot ").expect("a boot");
+    fs::write(&path, format!("{others}boot of-yesterday\n")).expect("written");
+}
+
+#[tokio::test]
+async fn an_older_image_of_a_disk_is_not_believed() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 1, Durability::Fsync);
+    let (node, image) = (NodeId(2), place.path().join("image"));
+    let data = place.path().join(node.to_string());
+    let logs = data.join("log");
+    assert_eq!(counted(&cluster, 1, node, S, 0).await, 1);
+    cluster.kill(node);
+    copy(&logs, &image);
+    cluster.restart(node);
+    assert_eq!(counted(&cluster, 2, node, S, 0).await, 2, "it is admitted");
+    cluster.kill(node);
+    put_back(&image, &logs);
+    cluster.restart(node);
+    let examined = || NodeExamination::of(&data).ok().flatten();
+    until_so("its logs are void", || examined().is_some_and(|it| it.is_void)).await;
+    cluster.kill(node);
+    cluster.restart(node);
+    assert_eq!(counted(&cluster, 3, node, S, 0).await, 3, "it is admitted, without memory");
+    assert_eq!(examined().expect("a node's").set_aside.len(), 1);
+}
+
+#[tokio::test]
+async fn what_was_written_and_not_flushed_is_kept_where_nodes_had_stopped_in_order() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 1, Durability::Async);
+    let data = |node: u32| place.path().join(NodeId(node).to_string());
+    assert_eq!(counted(&cluster, 1, NodeId(0), S, 0).await, 1);
+    // As a crash of the machine would leave it, if all of it was written out.
+    let image = place.path().join("image");
+    copy(&data(2).join("log"), &image);
+    for node in 0..3 {
+        cluster.kill(NodeId(node));
+        boot_anew(&data(node).join("log"));
+    }
+    (0..3).for_each(|node| cluster.restart(NodeId(node)));
+    assert_eq!(counted(&cluster, 2, NodeId(1), S, 0).await, 2);
+    let set_aside = |node| {
+        let found = NodeExamination::of(&data(node)).expect("it can be read");
+        found.expect("a node's").set_aside.len()
+    };
+    assert_eq!([0, 1, 2].map(set_aside), [0, 0, 0]);
+    cluster.kill(NodeId(2));
+    put_back(&image, &data(2).join("log"));
+    boot_anew(&data(2).join("log"));
+    cluster.restart(NodeId(2));
+    assert_eq!(counted(&cluster, 3, NodeId(2), S, 0).await, 3);
+    assert_eq!([0, 1, 2].map(set_aside), [0, 0, 1]);
 }

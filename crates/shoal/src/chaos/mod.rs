@@ -8,7 +8,9 @@
 //! | `watch.rs` | both at once, while something fails |
 //! | `moves.rs` | a replica that moves to another node meanwhile |
 //! | `rounds.rs` | one failure after the other |
+//! | `embedded.rs` | no cluster: a process with an embedded database that is killed over and over |
 
+mod embedded;
 mod failure;
 mod histories;
 mod moves;
@@ -17,6 +19,7 @@ mod tally;
 mod watch;
 mod writers;
 
+pub use embedded::{EmbeddedProcess, write_until_killed};
 pub use failure::{InjectedFailure, KilledNodes, PacketDirection};
 pub use moves::ReplicaMoves;
 pub use rounds::{FailureKind, Round, Rounds, RoundsSummary};

@@ -2,16 +2,19 @@
 
 use super::{CommandError, CommandOutcome, print};
 use crate::chaos::{
-    ChaosClients, FailureKind, InjectedFailure, KilledNodes, PacketDirection, ReplicaMoves, Round,
-    Rounds, RoundsSummary, draw,
+    ChaosClients, EmbeddedProcess, FailureKind, InjectedFailure, KilledNodes, PacketDirection,
+    ReplicaMoves, Round, Rounds, RoundsSummary, draw, write_until_killed,
 };
 use crate::duration;
 use crate::local::{ClusterFolder, LocalCluster, join, wait_whole};
 use crate::progress::RoundsBar;
+use crate::terminal::table;
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 use shoal_client::{Cluster, ClusterOptions};
 use shoal_net::Secret;
 use shoal_net::client::{Access, Role};
+use shoal_types::Random;
+use shoal_workloads::report::words;
 use std::iter::{once, repeat};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +43,7 @@ Examples:
   shoal chaos partition 2
   shoal chaos one-way 0 --lost in
   shoal chaos loop --rounds 200
+  shoal chaos embedded --rounds 100
 
 Exit codes: 0 every acknowledged write is there and the history is strictly serializable, 1 not so,
 2 there is no such cluster, 3 the checker could not decide a history within its bounds")]
@@ -113,6 +117,22 @@ Examples:
   shoal chaos loop --rounds 1000 --fault kill-all
   shoal chaos loop --rounds 200 --replacements")]
     Loop(Loop),
+    /// Kill a process with an embedded database over and over, as if its machine lost power
+    ///
+    /// No cluster is needed. What the process has not flushed is lost with it. Started again in the same folder, it has to have
+    /// all that was acknowledged, and exactly the transactions up to one clock.
+    #[command(after_help = "Example:\n  shoal chaos embedded --rounds 1000")]
+    Embedded(EmbeddedLoop),
+    /// Write into an embedded database until the process is killed: `shoal chaos embedded` starts it
+    #[command(hide = true)]
+    EmbeddedWriter {
+        /// The folder of the database
+        #[arg(long)]
+        folder: PathBuf,
+        /// How many writers
+        #[arg(long)]
+        writers: u32,
+    },
     /// Let all go on that was paused or cut off
     #[command(after_help = "Example:\n  shoal chaos heal")]
     Heal,
@@ -136,6 +156,25 @@ struct Loop {
     /// In each round, a replica of any shard moves to a node that has none of it. If that has had one, it begins anew first
     #[arg(long)]
     replacements: bool,
+    /// Show no progress bar
+    #[arg(long)]
+    no_progress: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+struct EmbeddedLoop {
+    /// How many rounds
+    #[arg(long, default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How many threads write
+    #[arg(long, default_value_t = 4, value_parser = value_parser!(u32).range(1..=64))]
+    writers: u32,
+    /// What the lengths of rounds are drawn from; by default another one each time
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The folder of the database, which stays
+    #[arg(long, value_name = "FOLDER", default_value = "shoal-embedded")]
+    folder: PathBuf,
     /// Show no progress bar
     #[arg(long)]
     no_progress: bool,
@@ -204,6 +243,14 @@ impl Fault {
 
 impl Chaos {
     pub(super) fn run(&self) -> Result<CommandOutcome, CommandError> {
+        match &self.what {
+            What::Embedded(rounds) => return rounds.play(),
+            What::EmbeddedWriter { folder, writers } => {
+                let written = write_until_killed(folder, *writers);
+                return written.map(|()| CommandOutcome::Holds).map_err(CommandError::Database);
+            }
+            _ => {}
+        }
         let folder = ClusterFolder(self.local.clone());
         let cluster = folder.read().map_err(CommandError::Usage)?;
         join(&cluster).map_err(CommandError::Usage)?;
@@ -230,6 +277,7 @@ impl Chaos {
                 }
                 What::Loop(rounds) => rounds.play(&folder, &cluster).await,
                 What::Heal => heal(&cluster).await,
+                What::Embedded(_) | What::EmbeddedWriter { .. } => unreachable!("no cluster"),
             }
         })
     }
@@ -357,6 +405,48 @@ impl Loop {
         }
         print(
             "Every acknowledged write is there, once; every history is strictly serializable.\n",
+        )?;
+        Ok(CommandOutcome::Holds)
+    }
+}
+
+impl EmbeddedLoop {
+    /// Rounds of up to so many transactions.
+    const WRITES_MAX: u64 = 400;
+
+    fn play(&self) -> Result<CommandOutcome, CommandError> {
+        let failed = |error: std::io::Error| CommandError::Usage(error.to_string());
+        let seed = self.seed.map_or_else(|| draw().map(u64::from), Ok).map_err(failed)?;
+        let mut random = Random::new(seed);
+        print(&format!("{} rounds from seed {seed}\n", self.rounds))?;
+        let mut process = EmbeddedProcess::new(self.writers);
+        let bar = RoundsBar::new(self.rounds, !self.no_progress);
+        let (mut acknowledged, mut kept, mut wrong) = (0, 0, 0);
+        for number in 1..=self.rounds {
+            let writes = 1 + random.below(EmbeddedLoop::WRITES_MAX);
+            let round = process.round(&self.folder, writes).map_err(failed)?;
+            acknowledged += round.acknowledged;
+            kept += round.kept_unacknowledged;
+            wrong += round.wrong.len() as u64;
+            bar.show(number, wrong, &format!("killed after {} transactions", round.acknowledged));
+            for what in &round.wrong {
+                bar.aside(|| print(&format!("round {number}: {what}\n")))?;
+            }
+        }
+        bar.finish();
+        let rows = [
+            ("rounds", words::count(self.rounds.into())),
+            ("transactions acknowledged", words::count(acknowledged)),
+            ("not acknowledged, and there", words::count(kept)),
+            ("wrong", words::count(wrong)),
+        ];
+        let rows = rows.into_iter().map(|(what, count)| [what.to_owned(), count]);
+        print(&format!("\n{}\n", table(["", "count"], rows)))?;
+        if wrong > 0 {
+            return Ok(CommandOutcome::Fails);
+        }
+        print(
+            "Every acknowledged transaction was there, and each time exactly those up to one clock.\n",
         )?;
         Ok(CommandOutcome::Holds)
     }

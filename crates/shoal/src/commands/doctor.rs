@@ -142,8 +142,9 @@ fn start_advice(found: &NodeExamination, may_start: bool, loses_memory: bool) ->
             "The node may be started: it sets its logs aside, begins without memory, and copies its shards from other nodes. \
              Start it while those are up, and look at the disk."
         }
-        (true, false) if found.is_other_boot => {
-            "The node may be started. The machine was started anew since it ran: with durability `async` it begins without memory."
+        (true, false) if found.may_lack_writes => {
+            "The node may be started. It had not stopped in order, and the machine was started anew since: with durability `async` it \
+             begins without memory."
         }
         (true, false) => "The node may be started, and has its memory.",
     }

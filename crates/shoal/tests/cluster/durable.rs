@@ -1,7 +1,7 @@
 //! Clusters that keep logs on disk: all of their processes are killed at once, and they are started again in their folders.
 
 use crate::HOLDS;
-use crate::local::{Local, until};
+use crate::local::{Local, run_line_in, until};
 use rustix::process::Signal;
 
 /// One shard of three replicas, whose processes lose what they have not flushed when they are killed.
@@ -45,4 +45,15 @@ fn several_nodes_are_killed_at_once_only_where_something_is_left() {
         assert!(error.contains("--durability fsync"), "{error}");
     }
     local.end();
+}
+
+#[test]
+fn a_process_with_an_embedded_database_is_killed_over_and_over() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let line = "shoal chaos embedded --rounds 3 --seed 5 --no-progress --folder db";
+    for _ in 0..2 {
+        let (code, said, error) = run_line_in(folder.path(), line);
+        assert_eq!(code, Some(0), "{said}{error}");
+        assert!(said.contains("exactly those up to one clock"), "{said}");
+    }
 }

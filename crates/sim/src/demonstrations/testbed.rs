@@ -204,7 +204,7 @@ impl<E: Shown, W: Placed> Testbed<E, W> {
             clients: Vec::new(),
             cpu,
             persistence_ns: 0,
-            disks: false,
+            disks: None,
             is_judged: false,
             managers,
         };

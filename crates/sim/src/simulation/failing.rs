@@ -11,7 +11,7 @@ use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
 use crate::transaction_clocks::TransactionClocks;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Configuration, Incarnation};
+use shoal_cluster::manager::{Configuration, Incarnation, ManagerClient};
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 use std::time::Duration;
@@ -393,6 +393,22 @@ impl<E: Simulated> Simulation<E> {
         damaged > 0
     }
 
+    /// Puts back a disk of a node in some restarts. Returns whether it lacks the process that was admitted last.
+    fn puts_back(&mut self, node: NodeId) -> bool {
+        let percent = self.fault_schedule.map_or(0, |it| it.disks.put_back_percent);
+        if percent == 0 || self.random.below(100) >= u64::from(percent) || !self.may_forget(node) {
+            return false;
+        }
+        let Some(managers) = &self.managers else { return false };
+        let admitted = managers.admitted(node);
+        let workers = self.cluster.workers_of(node);
+        let mut disks =
+            self.cluster.simulated_workers[workers].iter_mut().filter_map(|it| it.disk.as_mut());
+        let is_older = disks.any(|disk| disk.put_back(admitted));
+        self.work.disks_put_back += u64::from(is_older);
+        is_older
+    }
+
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
@@ -441,8 +457,9 @@ impl<E: Simulated> Simulation<E> {
         }
         let untold = self.forgetful.get(&node) == Some(&false);
         let lost = untold || wants_lost && self.may_forget(node) || self.damages(node);
-        if lost {
-            self.work.lost += 1;
+        let is_older = !lost && self.puts_back(node);
+        self.work.lost += u64::from(lost);
+        if lost || is_older {
             self.forgetful.insert(node, false);
             let managers = self.managers.as_ref();
             let known = managers.map(|it| it.truth().nodes[node.0 as usize].incarnation);
@@ -455,7 +472,11 @@ impl<E: Simulated> Simulation<E> {
             }
         }
         self.note(|now, trace| {
-            let how = if lost { "without its memory" } else { "with its disk" };
+            let how = match (lost, is_older) {
+                (true, _) => "without its memory",
+                (false, true) => "with an older image of a disk",
+                (false, false) => "with its disk",
+            };
             trace.note(now, format_args!("{node} starts again, {how}"));
         });
         let (shown, drift) = (self.random.below(SHOWN_NS_MAX), self.draw_drift());
@@ -472,10 +493,30 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// A process learns that a newer one of its node is admitted: judges that there is one.
-    pub(super) fn superseded(&self, place: WorkerPlace) -> Result<(), Violation> {
+    /// A process learns that a newer one of its node is admitted, or that its disks are older than the last one that was: judges
+    /// that this is so. Another process follows, without memory.
+    pub(super) fn superseded(&mut self, place: WorkerPlace) -> Result<(), Violation> {
+        let worker = self.cluster.worker(self.cluster.worker_at(place));
+        let manager_client = worker.and_then(|worker| worker.manager_client());
+        if manager_client.is_some_and(ManagerClient::has_older_disks)
+            && self.forgetful.get(&place.node) == Some(&false)
+        {
+            let instance = self.cluster.instances[place.node.0 as usize];
+            let at = Time(self.now.0 + 1);
+            self.queue.push(at, SimulationEvent::EndVoid { node: place.node, instance });
+            return Ok(());
+        }
         let what = format!("{} was told of a newer process that it does not have", place.node);
         Err(Violation::new("membership", self.now, what))
+    }
+
+    /// A process ends that cannot use what its disks have; the next one, which comes soon, begins without memory.
+    pub(super) fn end_void(&mut self, node: NodeId, instance: u32) {
+        if self.cluster.instances[node.0 as usize] == instance && self.cluster.is_up(node) {
+            let until = Time(self.now.0 + 1 + self.random.below(SHOWN_NS_MAX));
+            self.end_instance(node, until, true);
+            self.queue.push(until, SimulationEvent::Restart { node, instance, lost: true });
+        }
     }
 
     fn stop_manager(&mut self, manager: usize, until: Time) {

@@ -11,6 +11,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `mod.rs` | the event loop, and the effects of a worker's step |
+//! | `event.rs` | what may happen |
 //! | `seen.rs` | what checkers and the digest are shown |
 //! | `management.rs` | managers, and the messages between nodes and them |
 //! | `failing.rs` | faults, and how they end |
@@ -28,6 +29,7 @@
 mod bytes;
 mod client_processes;
 mod connected_process;
+mod event;
 mod failing;
 mod growing;
 mod interleaved;
@@ -40,13 +42,12 @@ mod replacing;
 mod seen;
 
 use crate::checks::Checks;
-use crate::clients::process::{ConnectAnswer, ConnectionNumber};
 use crate::clock::NodeClock;
 use crate::cluster::SimulatedCluster;
 use crate::coverage::Coverage;
 use crate::cpu::{Cpu, StepWork};
 use crate::digest::Digest;
-use crate::fault_schedule::{FaultSchedule, ScheduledFault};
+use crate::fault_schedule::FaultSchedule;
 use crate::managers::{ManagersPlan, SimulatedManagers};
 use crate::metrics::{Metrics, Work};
 use crate::network::{Delay, SimulatedNetwork};
@@ -58,15 +59,17 @@ use crate::replacements::Replacements;
 use crate::trace::EventTrace;
 use crate::violation::Violation;
 use connected_process::ConnectedProcess;
+use event::SimulationEvent;
 use late_copies::LateCopies;
-use shoal_cluster::manager::{Applied, Incarnation, ToManager, ToNode};
+use shoal_cluster::manager::{Applied, Incarnation};
 use shoal_cluster::topology::Topology;
-use shoal_engine::client::{ClientId, ReplyToClient, RequestFromClient, ToClient};
+use shoal_engine::client::{ReplyToClient, ToClient};
 use shoal_engine::engine::{Setup, Task};
 use shoal_engine::{LocalDatabase, WorkerPlace};
 use shoal_node::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use shoal_store::Store;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
+use shoal_wal::DiskPlantedBugs;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -96,133 +99,12 @@ pub struct SimulationWorld {
     /// The longest time until a stream's promises and entries are durable, in nanoseconds; 0 if they are
     /// durable at once.
     pub persistence_ns: u64,
-    /// Whether streams are recorded on virtual disks, whose operations take up to a quarter of that time.
-    pub disks: bool,
+    /// If streams are recorded on virtual disks, whose operations take up to a quarter of that time: the bugs of what uses these.
+    pub disks: Option<DiskPlantedBugs>,
     /// Whether engines' observations are judged by their rules.
     pub is_judged: bool,
     /// The managers' settings; `None` if the configuration never changes.
     pub managers: Option<ManagersPlan>,
-}
-
-/// Something that is going to happen.
-enum SimulationEvent<M> {
-    /// A worker of this process of its node begins.
-    Start {
-        simulated_worker: u32,
-        instance: u32,
-    },
-    Message {
-        simulated_worker: u32,
-        /// The process of the worker's node that takes it, if it comes from another worker of that process. Those of other
-        /// nodes are taken by any.
-        instance: Option<u32>,
-        from: WorkerPlace,
-        message: WorkerMessage<M>,
-    },
-    /// A client asks something of a worker of this process of its node.
-    Request {
-        simulated_worker: u32,
-        instance: u32,
-        request: RequestFromClient,
-    },
-    /// A client asks such a worker where everything is. One that is busy is asked once more when it is free.
-    Asked {
-        simulated_worker: u32,
-        instance: u32,
-        from: ClientId,
-        waits: bool,
-    },
-    /// A client wants to connect to a worker. One that is busy looks at it when it is free.
-    Dial {
-        client: u32,
-        number: ConnectionNumber,
-        simulated_worker: u32,
-        waits: bool,
-    },
-    /// A dialed connection is established, or has failed.
-    Dialed {
-        client: u32,
-        number: ConnectionNumber,
-        answer: ConnectAnswer,
-    },
-    /// A message of a worker arrives at a client.
-    Said {
-        client: u32,
-        number: ConnectionNumber,
-        said: ToClient,
-    },
-    /// A client learns that a connection has ended.
-    Lost {
-        client: u32,
-        number: ConnectionNumber,
-    },
-    Nudge {
-        simulated_worker: u32,
-    },
-    Timer {
-        simulated_worker: u32,
-    },
-    /// Some of what the streams of a worker have changed, in this process of its node, is durable.
-    Persisted {
-        simulated_worker: u32,
-        instance: u32,
-    },
-    /// A worker that was busy looks into its inbox.
-    Free {
-        simulated_worker: u32,
-    },
-    ClientTimer {
-        client: u32,
-    },
-    /// A fault is drawn from the fault schedule.
-    RandomFault,
-    /// A fault that an earlier fault has planned.
-    Planned {
-        scheduled_fault: ScheduledFault,
-        until: Time,
-    },
-    /// A message from a node arrives at a manager.
-    ToManager {
-        manager: u32,
-        from: NodeId,
-        message: ToManager,
-    },
-    /// A message from a manager arrives at a node.
-    ToNode {
-        node: NodeId,
-        message: ToNode,
-    },
-    ManagerTimer {
-        manager: u32,
-    },
-    /// The managers' log has events.
-    Log,
-    /// An epoch is to begin.
-    Change,
-    /// A replica is to be replaced.
-    Replace,
-    /// A node is to be added, or removed.
-    ChangeNodes,
-    /// The last process of a node that was removed ends.
-    Retire {
-        node: NodeId,
-    },
-    /// A crashed node restarts as process `instance`, without its memory if that was `lost`.
-    Restart {
-        node: NodeId,
-        instance: u32,
-        lost: bool,
-    },
-    /// A stopped manager restarts with what its disk holds.
-    ManagerUp {
-        manager: u32,
-    },
-    /// An outage of the managers' log ends.
-    OutageOver,
-    /// A node crashes during a recovery.
-    CrashInRecovery {
-        node: NodeId,
-    },
 }
 
 /// An event that [`Simulation::watch`] reports; `O` is the engine's observation.
@@ -308,7 +190,7 @@ impl<E: Simulated> Simulation<E> {
                 setup,
                 world.clocks,
                 world.persistence_ns > 0,
-                world.disks.then(|| Duration::from_nanos(world.persistence_ns / 4)),
+                world.disks.map(|it| (Duration::from_nanos(world.persistence_ns / 4), it)),
                 options,
                 root.fork(2).next_u64(),
             ),
@@ -582,6 +464,10 @@ impl<E: Simulated> Simulation<E> {
             }
             SimulationEvent::CrashInRecovery { node } => {
                 self.strike(node);
+                Ok(())
+            }
+            SimulationEvent::EndVoid { node, instance } => {
+                self.end_void(node, instance);
                 Ok(())
             }
         }

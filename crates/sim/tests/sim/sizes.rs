@@ -76,7 +76,7 @@ fn cost<E: Subject>(options: E::Options, shards: u32, size: Size) -> Cost {
         // A megabyte takes some ten milliseconds, and the whole transaction much longer than a lease.
         cpu: Cpu::MEASURED.with_bytes().with_keys().slower(10),
         persistence_ns: 0,
-        disks: false,
+        disks: None,
         is_judged: false,
         managers: Some(managers),
     };

@@ -4,10 +4,8 @@
 use crate::testbed::{Process, SMALL, Traced, record, records_of};
 use shoal_types::Random;
 use shoal_wal::virtual_disk::VirtualDisk;
-use shoal_wal::{LogWriter, Record};
-
-/// The most sectors of which every subset is tried; of more, as many random ones.
-const SECTORS_MAX: usize = 8;
+use shoal_wal::{DiskPlantedBugs, LogWriter, Record};
+use std::panic::catch_unwind;
 
 /// What a log may be after a crash: it begins with all that was ever appended, up to somewhere behind what was acknowledged.
 struct Truth<'t> {
@@ -30,23 +28,6 @@ impl Truth<'_> {
         let end = start + found.len();
         assert!(end >= self.acknowledged, "{end} of {} acknowledged", self.acknowledged);
         self.appended[..end].to_vec()
-    }
-}
-
-/// Calls `visit` with each state in which a disk may be after a loss of power, but only with some of very many.
-fn crashes(disk: &VirtualDisk, random: &mut Random, mut visit: impl FnMut(VirtualDisk)) {
-    let sectors = disk.unflushed();
-    for subset in 0..1_u64 << sectors.min(SECTORS_MAX) {
-        let mut crashed = disk.clone();
-        let mut at = 0;
-        crashed.lose_power(|| {
-            at += 1;
-            match sectors <= SECTORS_MAX {
-                true => subset >> (at - 1) & 1 == 1,
-                false => random.below(2) == 1,
-            }
-        });
-        visit(crashed);
     }
 }
 
@@ -110,11 +91,16 @@ fn run(
 
 /// Every crash of a first process, and, for one in so many of these, every crash of a second one.
 fn explore(actions: &[Action], second: &[Action], one_in: u64) {
+    explore_from(VirtualDisk::new(), actions, second, one_in);
+}
+
+/// As [`explore`], on a disk that is empty.
+fn explore_from(disk: VirtualDisk, actions: &[Action], second: &[Action], one_in: u64) {
     let mut random = Random::new(7);
     let (mut states, mut seconds) = (0_u64, 0);
-    run(VirtualDisk::new(), 1, &[], actions, |disk, truth| {
+    run(disk, 1, &[], actions, |disk, truth| {
         let mut found = Vec::new();
-        crashes(disk, &mut random, |mut crashed| {
+        disk.crashes(&mut random, |mut crashed| {
             let records = truth.check(&mut crashed);
             found.push((crashed, records));
         });
@@ -124,7 +110,7 @@ fn explore(actions: &[Action], second: &[Action], one_in: u64) {
                 continue;
             }
             run(crashed, truth.first, &records, second, |disk, truth| {
-                crashes(disk, &mut random, |mut crashed| {
+                disk.crashes(&mut random, |mut crashed| {
                     seconds += 1;
                     truth.check(&mut crashed);
                 });
@@ -201,4 +187,44 @@ fn what_was_read_is_flushed() {
     next.folder.lose_power(|| false);
     let (recovered, found) = records_of(&mut next.folder, 1).unwrap();
     assert_eq!((found.len(), recovered.incarnation), (1, 2));
+}
+
+type Plant = fn(&mut DiskPlantedBugs);
+
+/// Each bug of the log that crashes can show is found by them.
+#[test]
+fn crashes_show_what_is_planted() {
+    use Action::{Append, Finish, Truncate};
+    let planted = |plant: Plant| {
+        let mut planted = DiskPlantedBugs::default();
+        plant(&mut planted);
+        VirtualDisk::new().with_planted(planted)
+    };
+    let spans: &[Action] =
+        &[Append(2500), Append(10), Append(900), Append(9), Finish, Append(3000)];
+    let used_again: &[Action] = &[
+        Append(2500),
+        Finish,
+        Append(2500),
+        Finish,
+        Append(200),
+        Finish,
+        Truncate,
+        Append(1300),
+        Finish,
+        Append(9),
+        Finish,
+    ];
+    let cases: [(&str, Plant, &[Action]); 5] = [
+        ("skip_flush", |bugs| bugs.skip_flush = true, spans),
+        ("skip_checksums", |bugs| bugs.skip_checksums = true, spans),
+        ("read_past_gap", |bugs| bugs.read_past_gap = true, spans),
+        ("trust_unflushed", |bugs| bugs.trust_unflushed = true, spans),
+        ("accept_former_use", |bugs| bugs.accept_former_use = true, used_again),
+    ];
+    for (name, plant, actions) in cases {
+        let disk = planted(plant);
+        let explored = catch_unwind(|| explore_from(disk, actions, &[Append(4000), Append(2)], 13));
+        assert!(explored.is_err(), "no crash shows {name}");
+    }
 }

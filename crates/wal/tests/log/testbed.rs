@@ -3,8 +3,8 @@
 use shoal_types::{NodeId, ShardId};
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
-    Folder, FolderError, LogEffect, LogError, LogIdentity, LogWriter, Record, Recovered,
-    WriterOptions, perform, recover,
+    DiskPlantedBugs, Folder, FolderError, LogEffect, LogError, LogIdentity, LogWriter, Record,
+    Recovered, WriterOptions, perform, recover,
 };
 use std::collections::VecDeque;
 
@@ -73,6 +73,9 @@ impl Folder for Traced {
     }
     fn flush_folder(&mut self) -> Result<(), FolderError> {
         self.keep().flush_folder()
+    }
+    fn planted(&self) -> DiskPlantedBugs {
+        self.disk.planted()
     }
 }
 

@@ -8,7 +8,6 @@ use super::open_error::OpenError;
 use super::records;
 use super::restore::{Restored, restore};
 use super::shared::{Shared, Told, lock};
-use shoal_disk::DiskFolder;
 use shoal_store::{Session, Store, Transaction};
 use shoal_types::limits::TABLE_IDS_MAX;
 use shoal_types::{Clock, Epoch, NodeId, Rejected, Result, StampRef, TableId, Unknown};
@@ -44,18 +43,9 @@ pub(crate) struct DurableLog {
 }
 
 impl DurableLog {
-    /// Opens the database of a folder: restores its store, into one that `make` makes, and goes on with its log.
-    pub(crate) fn open(
-        path: &Path,
-        options: LogOptions,
-        make: impl Fn() -> Arc<Store>,
-        draw_volume: impl FnOnce() -> u64,
-    ) -> Result<(Arc<Store>, DurableLog), OpenError> {
-        DurableLog::begin(DiskFolder::open(path)?, path, options, make, draw_volume)
-    }
-
-    /// The same in any folder; `path` is that of a real one, from which backups are taken.
-    pub(super) fn begin(
+    /// Opens the database of a folder: restores its store, into one that `make` makes, and goes on with its log. Backups are taken
+    /// from the real folder at `path`.
+    pub(crate) fn begin(
         mut folder: impl ThreadFolder,
         path: &Path,
         options: LogOptions,

@@ -19,7 +19,7 @@ use std::time::Duration;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// A folder that several threads use, though no two of them the same file at once.
-pub(super) trait ThreadFolder: Folder + Send + 'static {
+pub(crate) trait ThreadFolder: Folder + Send + 'static {
     /// A handle for another thread.
     fn another(&self) -> Self;
 }

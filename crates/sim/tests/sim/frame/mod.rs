@@ -28,7 +28,7 @@ fn simulation(options: Options, cpu: Cpu, clock: NodeClock, seed: u64) -> Simula
         clients: Vec::new(),
         cpu,
         persistence_ns: 0,
-        disks: false,
+        disks: None,
         is_judged: true,
         managers: None,
     };
