@@ -41,12 +41,26 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// Begins a checkpoint where one is due. To be called when all records so far are asked to be written.
-    pub(super) fn begin_checkpoint(
+    /// Begins a checkpoint where one is due, and goes on with the one that is under way where the engine has given a shard: asks it for
+    /// the next one, or ends it. To be called when all records so far are asked to be written, and no step of the engine is under way.
+    pub(super) fn advance_checkpoint(
         &mut self,
         now: Time,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
+        self.begin_checkpoint(effects);
+        while std::mem::take(&mut self.checkpoints.is_next_due) {
+            let Some(under_way) = &self.checkpoints.under_way else { return };
+            let Some(shard) = under_way.shards.front().copied() else {
+                return effects.push(WorkerEffect::Checkpoint(CheckpointStep::End));
+            };
+            self.engine_step(now, EngineEvent::CheckpointWanted { shard }, effects);
+            self.pass_news(now, effects);
+            self.write_records(effects);
+        }
+    }
+
+    fn begin_checkpoint(&mut self, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         let is_due = self.checkpoints.is_wanted || self.records.await_checkpoint();
         if !is_due || self.checkpoints.under_way.is_some() {
             return;
@@ -64,22 +78,9 @@ impl<E: Engine> Worker<E> {
             shards.push_back(*shard);
         }
         self.checkpoints.under_way = Some(CheckpointUnderWay { lengths, shards });
+        self.checkpoints.is_next_due = true;
         effects.push(WorkerEffect::Checkpoint(CheckpointStep::Begin));
         blocks.iter().for_each(|block| push_block(block, effects));
-        self.checkpoint_next(now, effects);
-    }
-
-    /// Goes on with the next shard, or ends the checkpoint.
-    fn checkpoint_next(
-        &mut self,
-        now: Time,
-        effects: &mut WorkerEffects<E::Message, E::Observation>,
-    ) {
-        let Some(under_way) = &self.checkpoints.under_way else { return };
-        match under_way.shards.front().copied() {
-            Some(shard) => self.engine_step(now, EngineEvent::CheckpointWanted { shard }, effects),
-            None => effects.push(WorkerEffect::Checkpoint(CheckpointStep::End)),
-        }
     }
 
     /// The last block is written.
@@ -107,10 +108,10 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// The engine has given all parts of a shard.
+    /// The engine has given all parts of a shard. The next one waits until the effects of its step are done: what a later step
+    /// proposes must not come before what this one does.
     pub(super) fn checkpoint_head(
         &mut self,
-        now: Time,
         shard: ShardId,
         length: LogLength,
         state: Bytes,
@@ -120,7 +121,7 @@ impl<E: Engine> Worker<E> {
         if under_way.shards.front() == Some(&shard) {
             under_way.shards.pop_front();
             push_block(&CheckpointBlock::Snapshot { shard, length, state }, effects);
-            self.checkpoint_next(now, effects);
+            self.checkpoints.is_next_due = true;
         }
     }
 

@@ -63,6 +63,8 @@ pub(super) struct Checkpoints {
     pub(super) under_way: Option<CheckpointUnderWay>,
     /// Another one is to begin.
     pub(super) is_wanted: bool,
+    /// The engine is to be asked for the next shard of the one that is under way; or it ends, if there is none.
+    pub(super) is_next_due: bool,
 }
 
 /// A checkpoint that has begun.

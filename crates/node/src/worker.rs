@@ -88,6 +88,8 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
+    /// The engine takes a step, or its effects are carried out.
+    is_in_engine_step: bool,
     /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
     /// there is one by the topology and what is stored.
     pub(super) streams: BTreeMap<ShardId, HostedStream>,
@@ -165,6 +167,7 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
+            is_in_engine_step: false,
             streams_begun: streams.len() as u64,
             records: PendingRecords::new(setup.streams.faults),
             checkpoints: Checkpoints::default(),
@@ -354,12 +357,20 @@ impl<E: Engine> Worker<E> {
         }
         self.pass_news(now, effects);
         self.pass_words(now, effects);
+        self.write_records(effects);
+        self.advance_checkpoint(now, effects);
+        self.set_timer(now, effects);
+    }
+
+    /// Has what streams have recorded written.
+    pub(super) fn write_records(
+        &mut self,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         let records = self.records.take_new();
         if !records.is_empty() {
             effects.effects.push(WorkerEffect::Write { records });
         }
-        self.begin_checkpoint(now, effects);
-        self.set_timer(now, effects);
     }
 
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
@@ -470,7 +481,11 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Passes the events of streams to the engine.
-    fn pass_news(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+    pub(super) fn pass_news(
+        &mut self,
+        now: Time,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
         while let Some(event) = self.news.pop_front() {
             self.engine_step(now, event, effects);
         }
@@ -566,6 +581,9 @@ impl<E: Engine> Worker<E> {
         event: EngineEvent<E::Message>,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
+        // What a step proposes comes before what a later one does: the engine counts its entries by that.
+        let is_nested = std::mem::replace(&mut self.is_in_engine_step, true);
+        assert!(!is_nested, "a step of the engine begins before the effects of another are done");
         let generation = self.generation();
         let mut wanted = shoal_engine::EngineEffects {
             effects: Vec::new(),
@@ -604,7 +622,7 @@ impl<E: Engine> Worker<E> {
                     self.checkpoint_part(shard, part, effects);
                 }
                 shoal_engine::EngineEffect::CheckpointHead { shard, length, state } => {
-                    self.checkpoint_head(now, shard, LogLength(length), state, effects);
+                    self.checkpoint_head(shard, LogLength(length), state, effects);
                 }
                 shoal_engine::EngineEffect::Reply(reply) => {
                     effects.effects.push(WorkerEffect::Reply(reply));
@@ -622,5 +640,6 @@ impl<E: Engine> Worker<E> {
                 }
             }
         }
+        self.is_in_engine_step = false;
     }
 }

@@ -293,12 +293,13 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     // An owner has to write between two acknowledgements of a move, or a driver to return before an `Inv` of its own is sent again.
     ("no-replaced-record", ZEUS_TESTS),
     ("timestamp-without-epoch", ZEUS_TESTS),
+    ("count-unacknowledged", ZEUS_TESTS),
+    ("create-what-was-lost", ZEUS_TESTS),
     // Random runs of nodes alone, each with a seed that finds the bug.
     ("hear-old-epoch", ZEUS_TESTS),
     ("validate-newer", ZEUS_TESTS),
     ("answer-before-copy", ZEUS_TESTS),
     ("copy-without-pending", ZEUS_TESTS),
-    ("create-what-was-lost", ZEUS_TESTS),
     // Scripts of nodes and logs without a network.
     ("accept-late", TIGA_PLANTED),
     ("ignore-read-timestamps", TIGA_PLANTED),

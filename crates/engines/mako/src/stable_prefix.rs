@@ -100,7 +100,8 @@ impl StreamExtent {
     /// If the safe clock goes back (M3), or an epoch ends twice (M9).
     pub(super) fn extend(&mut self, shard: ShardId, said: &EntryContents, forget: Epoch) {
         let EntryContents { safe, ends, finals, needs } = said;
-        assert!(*safe >= self.safe, "M3: the safe clock of {shard} went back");
+        let (before, length) = (self.safe, self.length);
+        assert!(*safe >= before, "M3: of {shard} {safe} follows {before} behind entry {length}");
         self.length += 1;
         self.safe = *safe;
         self.greatest = self.greatest.max(*safe).max(needs.greatest());

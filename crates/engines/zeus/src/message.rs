@@ -270,6 +270,8 @@ pub struct CopiedRecord {
     pub serves: bool,
     /// What is pending beside it.
     pub pending: Option<Inv>,
+    /// Whether the sender has acknowledged that, or another one that was pending before it.
+    pub is_acknowledged: bool,
 }
 
 impl MessageBody {

@@ -75,6 +75,8 @@ pub enum ZeusPlantedBug {
     AddedWithoutCopy,
     /// A directory node copies validated records only (Z18).
     CopyWithoutPending,
+    /// A directory that is rebuilt takes a move for validated that its owner has not acknowledged (Z4).
+    CountUnacknowledged,
     /// A directory that was rebuilt creates what it does not know (Z21).
     CreateWhatWasLost,
     /// A dropped reader serves until the drop is complete (Z14).

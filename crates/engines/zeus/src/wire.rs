@@ -166,9 +166,10 @@ fn commit_body() -> impl Strategy<Value = MessageBody> {
 }
 
 fn recovery_body() -> impl Strategy<Value = MessageBody> {
-    let record = (granule(), record(), any::<bool>(), option::of(inv())).prop_map(
-        |(granule, record, serves, pending)| CopiedRecord { granule, record, serves, pending },
-    );
+    let record = (granule(), record(), any::<[bool; 2]>(), option::of(inv()));
+    let record = record.prop_map(|(granule, record, [serves, is_acknowledged], pending)| {
+        CopiedRecord { granule, record, serves, pending, is_acknowledged }
+    });
     let copy = (any::<u32>(), option::of(granule()), any::<[bool; 3]>(), vec(record, 0..3));
     let copy = copy.prop_map(|(shard, after, [is_directory, is_rebuilt, is_last], records)| {
         DirectoryCopy { shard: ShardId(shard), after, is_directory, is_rebuilt, records, is_last }

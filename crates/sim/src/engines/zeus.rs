@@ -103,6 +103,7 @@ impl Subject for Zeus {
         ("answer-before-copy", ZeusPlantedBug::AnswerBeforeCopy),
         ("added-without-copy", ZeusPlantedBug::AddedWithoutCopy),
         ("copy-without-pending", ZeusPlantedBug::CopyWithoutPending),
+        ("count-unacknowledged", ZeusPlantedBug::CountUnacknowledged),
         ("create-what-was-lost", ZeusPlantedBug::CreateWhatWasLost),
         ("serve-while-dropped", ZeusPlantedBug::ServeWhileDropped),
         ("apply-first-part", ZeusPlantedBug::ApplyFirstPart),

@@ -8,6 +8,9 @@ use shoal_node::{CheckpointStep, LogRoom, WorkerEvent};
 use shoal_types::Time;
 use shoal_wal::Record;
 
+/// While one of so many checkpoints is written, its node ends.
+const ENDS_ONE_IN: u64 = 8;
+
 impl<E: Simulated> Simulation<E> {
     /// A worker receives what its disk has, and starts.
     pub(super) fn begin_worker(&mut self, simulated_worker: usize) -> Result<(), Violation> {
@@ -20,8 +23,14 @@ impl<E: Simulated> Simulation<E> {
         events.into_iter().try_for_each(|event| self.reach(simulated_worker, event))
     }
 
-    /// Goes on with a worker's checkpoint.
+    /// Goes on with a worker's checkpoint. At times its node ends while it is written.
     pub(super) fn checkpoint(&mut self, simulated_worker: usize, step: CheckpointStep) {
+        if step == CheckpointStep::Begin && self.random.below(ENDS_ONE_IN) == 0 {
+            let node = self.cluster.simulated_workers[simulated_worker].place.node;
+            let soon = self.random.below(2 * self.persistence_ns + 1);
+            let at = Time(self.now.0 + soon);
+            self.queue.push(at, SimulationEvent::CrashInRecovery { node });
+        }
         let disk = self.cluster.simulated_workers[simulated_worker].disk.as_mut();
         disk.expect("checkpoints are on a disk").checkpoint(step);
     }

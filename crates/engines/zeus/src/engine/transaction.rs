@@ -369,7 +369,12 @@ impl ZeusTransaction {
     /// Lets a client see what was read so far, if it waits for that and it may. Says whether it may not yet.
     pub(super) fn reveal(&mut self, now: Time, node: &ZeusNode) -> Option<Obstacle> {
         let slot = self.revealing.as_ref()?;
+        let epoch = self.remote_branches.epoch;
         let reveals = match node.reader(now).standing(&self.reads) {
+            // The node may have been out since, and have lost its rows: a row that was deleted looks like one that never was.
+            _ if node.view().epoch != epoch => {
+                Err(Aborted::from(Conflict::EpochNotOpen { epoch }).into())
+            }
             ReadStanding::Pending => return Some(Obstacle::Slots),
             ReadStanding::Validated => Ok(()),
             ReadStanding::Changed => Err(self.changed(None)),

@@ -64,6 +64,13 @@ impl Ownership {
         // The driver had the replaced record validated (rule Z16). An owner before that which has missed its `Val` would give
         // rows beside the present owner, older ones.
         if inv.replaced.o_ts > holding.record.o_ts && !scope.has(ZeusPlantedBug::NoReplacedRecord) {
+            let is_left = holding.record.owner != Some(scope.node)
+                || inv.replaced.owner == Some(scope.node)
+                || is_acknowledged;
+            assert!(
+                is_left || scope.has(ZeusPlantedBug::CountUnacknowledged),
+                "Z4: {granule} was moved from its owner, which has acknowledged nothing"
+            );
             holding.set_record(scope, &granule, inv.replaced.clone());
         }
         let serves_on = scope.has(ZeusPlantedBug::ServeWhileDropped);

@@ -15,13 +15,15 @@
 //!   before it acknowledges that it is dropped, so what does not serve may be old;
 //! - what is pending, and was asked for by a node that is gone, counts as validated: it may have been, and a former owner that
 //!   lacks the `Val` was no arbiter of later changes. It names an owner that is gone, so that of its readers those count that serve.
+//!   But where an owner reports itself that has acknowledged nothing since, it is the owner still, and may have slots which its
+//!   readers lack (rule Z4): then its record counts, and what is pending stays so, and is replayed.
 //!
 //! Nothing is created before that; and nothing after it, since a granule that no node knows may have been lost
 //! with the directory and all its copies (rule Z21). Only where no directory node was ever out, or one that is in has been
 //! one since the first epoch, was there nothing before: it has acknowledged no creation.
 
 use crate::granule::GranuleId;
-use crate::message::{CopiedRecord, DirectoryCopy, MessageBody};
+use crate::message::{CopiedRecord, DirectoryCopy, Inv, MessageBody};
 use crate::ownership::{Ownership, PendingSlots};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::OwnershipTs;
@@ -71,6 +73,8 @@ struct Reported {
     serving: BTreeSet<NodeId>,
     /// Those of them that report themselves as the owner, each by its own record.
     owners: BTreeSet<NodeId>,
+    /// Those of these that have acknowledged nothing that would replace it.
+    unmoved: BTreeSet<NodeId>,
 }
 
 /// A node that is asked.
@@ -300,12 +304,16 @@ impl Reports {
             newest: record.clone(),
             serving: BTreeSet::new(),
             owners: BTreeSet::new(),
+            unmoved: BTreeSet::new(),
         });
         if record.serves {
             reported.serving.insert(from);
         }
         if record.serves && record.record.owner == Some(from) {
             reported.owners.insert(from);
+            if !record.is_acknowledged {
+                reported.unmoved.insert(from);
+            }
         }
         if record.newness() > reported.newest.newness() {
             reported.newest = record;
@@ -315,10 +323,13 @@ impl Reports {
 
 impl Reported {
     /// The record that counts: the newest one, less the nodes that it names and that do not have what it says.
-    fn counted(self, view: &View) -> CopiedRecord {
-        let Reported { mut newest, serving, owners } = self;
-        let pending = newest.pending.take_if(|inv| !view.is_member(inv.requested.by));
-        if let Some(inv) = pending {
+    fn counted(self, scope: &Scope<'_>) -> CopiedRecord {
+        let Reported { mut newest, serving, owners, unmoved } = self;
+        let is_unmoved = newest.record.owner.is_some_and(|owner| unmoved.contains(&owner))
+            && !scope.has(ZeusPlantedBug::CountUnacknowledged);
+        let is_gone = |inv: &mut Inv| !scope.view.is_member(inv.requested.by);
+        let may_be_validated = |inv: &mut Inv| !is_unmoved && is_gone(inv);
+        if let Some(inv) = newest.pending.take_if(may_be_validated) {
             newest.record = inv.record;
         }
         let record = &mut newest.record;
@@ -358,6 +369,7 @@ impl Ownership {
                     .as_ref()
                     .filter(|_| !scope.has(ZeusPlantedBug::CopyWithoutPending))
                     .map(|pending| pending.inv.clone()),
+                is_acknowledged: holding.pending.as_ref().is_some_and(|it| it.is_acknowledged),
             })
             .collect();
         let is_last = records.len() <= most;
@@ -378,7 +390,7 @@ impl Ownership {
         for own in own.into_iter().filter(is_known) {
             reported.add(scope.node, CopiedRecord { pending: None, ..own });
         }
-        reported.0.into_values().map(|reported| reported.counted(scope.view)).collect()
+        reported.0.into_values().map(|reported| reported.counted(scope)).collect()
     }
 
     /// Takes a copied directory. What is pending is answered as if its `Inv` had come now.

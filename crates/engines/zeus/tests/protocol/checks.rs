@@ -31,13 +31,13 @@ fn one_owner(members: &[(NodeId, &ZeusNode)], granule: &GranuleId) -> Result<(),
     }
 }
 
-/// Z3: directory nodes and owners that know a record by the same timestamp, in the same epoch, know the same record.
+/// Z3: directory nodes and owners, but for one that has let the granule go and serves no more, that know a record by the same timestamp, in the same epoch, know the same record.
 fn arbiters_agree(members: &[(NodeId, &ZeusNode)], granule: &GranuleId) -> Result<(), String> {
     let mut known = Vec::new();
     for (node, up) in members {
         let Some(holding) = up.ownership().holding(granule) else { continue };
-        let is_arbiter =
-            up.view().directories[0].nodes.contains(node) || holding.record.owner == Some(*node);
+        let is_owner = holding.record.owner == Some(*node) && holding.serves;
+        let is_arbiter = up.view().directories[0].nodes.contains(node) || is_owner;
         if is_arbiter {
             known.push((node, up.view().epoch, &holding.record));
         }

@@ -35,7 +35,7 @@ const EACH_READS_WHAT_THE_OTHER_WRITES: &str = "cluster nodes=3
          commit 1 2 put=b/x:2 touch=a";
 
 /// A bug that random runs seldom find, a script, and a line of its trace that only the bug makes.
-const SEEN: [(ZeusPlantedBug, &str, &str); 21] = [
+const SEEN: [(ZeusPlantedBug, &str, &str); 22] = [
     (
         ZeusPlantedBug::AnswerBeforeReads,
         "cluster nodes=3
@@ -56,6 +56,46 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 21] = [
          settle
          want 3 2 own=a",
         "n3 → n1 e2 Inv a own for n3 0.0.0(-) → 1.2.3(n3 n1 n2)",
+    ),
+    // The owner n4 has a slot that its reader lacks, and has not acknowledged that n2 becomes the owner, when the directory is lost.
+    (
+        ZeusPlantedBug::CountUnacknowledged,
+        "cluster nodes=6
+         want 4 1 own=a
+         settle
+         commit 4 1 put=a/x:1
+         settle
+         release 4 1
+         want 3 2 read=a
+         settle
+         release 3 2
+         commit 4 2 put=a/y:2
+         lose kind=ReplicationInv to=3
+         settle
+         want 2 3 own=a
+         deliver kind=Request
+         deliver kind=Inv
+         crash 0
+         crash 1
+         crash 2
+         epoch dead=0,1,2
+         restart 0
+         restart 1
+         restart 2
+         epoch back=0,1,2
+         hear 0 1 2 3 4 5
+         lose kind=ReplicationInv
+         settle
+         want 5 4 own=a
+         settle
+         show a
+         wait 6000
+         settle
+         wait 6000
+         settle
+         got 5 4
+         show a",
+        "n0 → n3 e3 Inv a own for n5 3.1.0(- n3 n4) → 4.3.0(n5 n3 n4) rows from n3",
     ),
     // All nodes of the directory are out at once, and with them all copies of a.
     (

@@ -66,6 +66,10 @@ struct Run {
     history: Vec<Done>,
     crashes: u32,
     suspicions: u32,
+    /// All nodes of the directory are lost at once, in some moment. No reader asks to leave then: it serves no more when it has
+    /// asked, and its copy may be the last one. Engines never ask.
+    loses_directory: bool,
+    has_lost_directory: bool,
     /// Messages between two nodes that are under way are delivered in one step.
     is_together: bool,
 }
@@ -117,7 +121,17 @@ impl Run {
             });
         }
         let history = vec![Done::default(); count];
-        Run { cluster, random, transactions, history, crashes: 2, suspicions: 2, is_together }
+        Run {
+            cluster,
+            random,
+            transactions,
+            history,
+            crashes: 2,
+            suspicions: 2,
+            loses_directory: false,
+            has_lost_directory: false,
+            is_together,
+        }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -191,6 +205,9 @@ impl Run {
 
     /// A node crashes, or is declared dead; transactions there are lost.
     fn fail(&mut self) {
+        if self.loses_directory && !self.has_lost_directory {
+            return self.lose_directory();
+        }
         let node = self.any_node();
         // A directory node that has the records stays, and a replica of everything.
         let others = self.cluster.members();
@@ -210,6 +227,33 @@ impl Run {
             }
             self.lose(node);
         }
+    }
+
+    /// All nodes of the directory crash at once, where every granule that there is has a copy on another node: what was answered is
+    /// on that one, and has to be found.
+    fn lose_directory(&mut self) {
+        let nodes = || (0..NODES).map(NodeId);
+        let (directory, others): (Vec<NodeId>, Vec<NodeId>) = nodes().partition(|node| node.0 < 3);
+        let is_in =
+            |node: &NodeId| self.cluster.is_member(*node) && self.cluster.up(*node).is_some();
+        let is_kept = |of: &GranuleId| {
+            let holding = |node: &NodeId| self.cluster.up(*node)?.ownership().holding(of);
+            let is_created =
+                |node| holding(&node).is_some_and(|it| !it.record.is_uncreated() || it.is_replica);
+            let level = |node: &NodeId| {
+                self.cluster.up(*node).map_or(Level::None, |up| up.ownership().level(*node, of))
+            };
+            others.iter().any(|node| level(node) >= Level::Reader) || !nodes().any(is_created)
+        };
+        if !others.iter().all(is_in) || !NAMES.iter().all(|name| is_kept(&granule(name))) {
+            return;
+        }
+        self.has_lost_directory = true;
+        let live: Vec<NodeId> =
+            directory.iter().copied().filter(|node| self.cluster.view.is_live(*node)).collect();
+        directory.iter().for_each(|node| self.cluster.crash(*node));
+        self.cluster.begin_epoch(&live, &[]);
+        directory.into_iter().for_each(|node| self.lose(node));
     }
 
     fn bring_back(&mut self) {
@@ -244,8 +288,8 @@ impl Run {
         let Some(up) = self.cluster.up(node) else { return };
         let kind = match up.ownership().level(node, &of) {
             Level::Owner => RequestKind::Drop(reader),
-            Level::Reader => RequestKind::Leave,
-            Level::None => return,
+            Level::Reader if !self.loses_directory => RequestKind::Leave,
+            Level::Reader | Level::None => return,
         };
         let is_asking =
             up.ownership().holding(&of).is_some_and(|holding| holding.request.is_some());
@@ -465,7 +509,7 @@ impl Run {
 
     /// No more faults: all nodes come back, and everything has to be answered.
     fn heal(&mut self) -> Result<(), String> {
-        for _ in 0..300 {
+        for _ in 0..1000 {
             self.bring_back();
             for node in (0..NODES).map(NodeId) {
                 let known = self.cluster.up(node).map(|up| up.view().epoch);
@@ -563,7 +607,18 @@ fn wrong_second(number: usize, lists: &[(usize, Vec<usize>)], is_there: bool) ->
 /// # Errors
 /// Says which rule was broken, with the last messages.
 pub fn run(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Result<(), String> {
-    let mut run = Run::new(seed, bugs);
+    judged(Run::new(seed, bugs))
+}
+
+/// Runs a seed in which all nodes of the directory are lost at once, at some time.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_losing_directory(seed: u64, bugs: PlantedBugs<ZeusPlantedBug>) -> Result<(), String> {
+    judged(Run { loses_directory: true, ..Run::new(seed, bugs) })
+}
+
+fn judged(mut run: Run) -> Result<(), String> {
     let result = catch_unwind(AssertUnwindSafe(|| run.finish()));
     let result = result.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -626,4 +681,15 @@ fn random_runs_break_no_rule() {
 #[test]
 fn a_move_ends_where_all_with_the_rows_have_died() {
     run(20_009, PlantedBugs::NONE).expect("no rule is broken");
+}
+
+/// What a directory is rebuilt from is what nodes have, at any moment of moves and slots that are under way.
+#[test]
+fn random_runs_without_a_directory_break_no_rule() {
+    let first = number("SEED", 0);
+    for seed in first..first + number("SEEDS", 60) {
+        if let Err(what) = run_losing_directory(seed, PlantedBugs::NONE) {
+            panic!("seed {seed}: {what}");
+        }
+    }
 }
