@@ -75,13 +75,15 @@ pub struct WorkerRecovery {
     awaited: Option<u64>,
     /// The streams whose last records are void.
     void: BTreeSet<ShardId>,
+    /// A snapshot from a peer has come since the checkpoint.
+    has_restored: bool,
     /// The processes that have written to the log, the oldest first.
     processes: Vec<ProcessInstance>,
 }
 
 /// So many processes are named again by a mark. The one that was admitted last is among them, unless as many were started after it
-/// and not admitted.
-const PROCESSES_MAX: usize = 16;
+/// and not admitted: a list of so many says nothing of those that it lacks.
+pub(crate) const PROCESSES_MAX: usize = 1024;
 
 /// Adds a process to those that have written to a log.
 pub(crate) fn name_process(processes: &mut Vec<ProcessInstance>, process: ProcessInstance) {
@@ -176,6 +178,7 @@ impl WorkerRecovery {
             }
             StreamRecord::Restore { .. } => {
                 self.void.insert(shard);
+                self.has_restored = true;
             }
             _ => {}
         }
@@ -184,6 +187,11 @@ impl WorkerRecovery {
         }
         let storage = self.storages.entry(shard).or_insert_with(MemoryStorage::recorded);
         storage.replay(record).map_err(failed)
+    }
+
+    /// Whether a snapshot from a peer has come since the checkpoint: a later checkpoint may have had its rows.
+    pub(crate) fn has_restored(&self) -> bool {
+        self.has_restored
     }
 
     /// The processes that have written to the log, the oldest first.

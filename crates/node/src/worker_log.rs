@@ -14,7 +14,9 @@
 
 use crate::WorkerEvent;
 use crate::checkpoint_state::{CheckpointBlock, CheckpointStep};
-use crate::recovery::{RecoveredWorker, RecoveryError, WorkerRecovery, name_process};
+use crate::recovery::{
+    PROCESSES_MAX, RecoveredWorker, RecoveryError, WorkerRecovery, name_process,
+};
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_types::ShardId;
@@ -307,6 +309,8 @@ pub struct OpenedLog {
     pub torn: Option<Torn>,
     /// Whether the last process had [ended in order](WorkerLog::seal).
     pub is_sealed: bool,
+    /// Nothing was written there before: the worker has no memory.
+    pub is_new: bool,
     /// The checkpoints that are damaged: an older one is used.
     pub damaged: Vec<LogError>,
 }
@@ -341,6 +345,7 @@ impl WorkerLog {
             None => 0,
         };
         let (torn, is_sealed) = (recovered.torn.clone(), recovered.is_sealed);
+        let is_new = recovered.incarnation == 0 && used.is_none();
         let mut wanted = Vec::new();
         let writer = LogWriter::begin(identity, options.writer, recovered, &mut wanted);
         effects.extend(wanted.into_iter().map(DiskEffect::Log));
@@ -372,7 +377,17 @@ impl WorkerLog {
         let shards = worker.snapshot_shards();
         let checkpoint = used.map(|(_, head)| CheckpointParts { number: head.number, shards });
         let (recovered, void) = (worker, void_streams);
-        Ok(OpenedLog { log, recovered, checkpoint, processes, void, torn, is_sealed, damaged })
+        Ok(OpenedLog {
+            log,
+            recovered,
+            checkpoint,
+            processes,
+            void,
+            torn,
+            is_sealed,
+            is_new,
+            damaged,
+        })
     }
 
     /// Carries out what the log wants until the number of this incarnation and its process are durable: nothing may be promised, and
@@ -641,6 +656,10 @@ impl WorkerFiles {
         if let Some(failure) = failure {
             return Err(failure.into());
         }
+        // What follows a snapshot is void without its rows. It counted, if the checkpoint that is damaged had these.
+        if let Some(damage) = damaged.first().filter(|_| recovery.has_restored()) {
+            return Err(damage.clone().into());
+        }
         let processes = recovery.take_processes();
         let (worker, void) = recovery.finish()?;
         Ok(WorkerFiles { worker, processes, void, recovered, numbers, used, damaged })
@@ -669,10 +688,13 @@ fn read_heads(
     Ok((recovery, head))
 }
 
-/// The processes that all of a node's logs name, but for logs from before they were recorded.
+/// The processes that all of a node's logs name, but for logs from before they were recorded, and for those that name so many that
+/// they lack others. None if that leaves no log: then it is not known which processes have written there.
 #[must_use]
 pub fn named_by_all(logs: impl IntoIterator<Item = Vec<ProcessInstance>>) -> Vec<ProcessInstance> {
-    let named = logs.into_iter().filter(|processes| !processes.is_empty());
+    let is_known =
+        |processes: &Vec<ProcessInstance>| !processes.is_empty() && processes.len() < PROCESSES_MAX;
+    let named = logs.into_iter().filter(is_known);
     let in_both = |all: Vec<ProcessInstance>, of_one: Vec<ProcessInstance>| {
         all.into_iter().filter(|process| of_one.contains(process)).collect()
     };

@@ -136,6 +136,8 @@ pub(crate) struct OpenedWorker {
     processes: Vec<ProcessInstance>,
     /// Whether the last one had ended in order.
     is_sealed: bool,
+    /// Nothing was written there before.
+    is_new: bool,
 }
 
 /// The checkpoint of a worker, and where its parts are read.
@@ -209,6 +211,21 @@ impl OpenedDisks {
                 set_aside(data)?;
                 OpenedDisks::begin(&path, owner, &new)
             }
+            // A process that began without memory ended before it had written to its logs.
+            Ok(workers) if workers.iter().all(|worker| worker.is_new) => {
+                Volume { boot: new.boot, ..found }.write(&path)?;
+                Ok(OpenedDisks { workers, is_lost: true })
+            }
+            // Or before it had written to all of them; or files are gone.
+            Ok(workers) if workers.iter().any(|worker| worker.is_new) => {
+                tracing::warn!(
+                    node = %owner.node, path = %path.display(),
+                    "the log of a worker is empty: all logs of the node are set aside, and it begins without memory"
+                );
+                drop(workers);
+                set_aside(data)?;
+                OpenedDisks::begin(&path, owner, &new)
+            }
             Ok(workers) => {
                 Volume { boot: new.boot, ..found }.write(&path)?;
                 Ok(OpenedDisks { workers, is_lost: false })
@@ -269,8 +286,17 @@ fn open_one(
     let options = WorkerLogOptions::default();
     let opened = WorkerLog::open(&mut folder, identity, options, owner.process, &mut effects);
     let refused = |error| DisksError::Refused { path: path.clone(), error };
-    let OpenedLog { mut log, recovered, checkpoint, processes, torn, is_sealed, damaged, .. } =
-        opened.map_err(refused)?;
+    let OpenedLog {
+        mut log,
+        recovered,
+        checkpoint,
+        processes,
+        torn,
+        is_sealed,
+        is_new,
+        damaged,
+        ..
+    } = opened.map_err(refused)?;
     if let Some(torn) = torn {
         tracing::info!(
             path = %path.display(), file = %torn.file, offset = torn.offset,
@@ -288,7 +314,7 @@ fn open_one(
     let begins_with =
         checkpoint.map(|parts| CheckpointToRead { folder: folder.another(), identity, parts });
     let disk = OpenedDisk { folder, identity, log, effects, checkpoint: number };
-    Ok(OpenedWorker { disk, recovered, begins_with, processes, is_sealed })
+    Ok(OpenedWorker { disk, recovered, begins_with, processes, is_sealed, is_new })
 }
 
 impl Volume {

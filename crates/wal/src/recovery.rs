@@ -172,6 +172,12 @@ pub fn recover(
     visit: &mut dyn FnMut(RecordRef<'_>),
 ) -> Result<Recovered, LogError> {
     let survey = survey(folder, identity)?;
+    // The former process may have ended between a rename, or the making of a file, and the flush of the folder. A file that has its
+    // name for good is to have its zeros, too.
+    if !folder.planted().trust_unflushed {
+        survey.unused.iter().try_for_each(|(file, _)| folder.flush(&file.to_string()))?;
+        folder.flush_folder()?;
+    }
     let mut chain = Chain::new(first, visit);
     let last = survey.segments.keys().next_back().copied();
     for serial in first..=last.unwrap_or_default() {

@@ -1,5 +1,6 @@
 //! A worker's log on a virtual disk: restarts, checkpoints, damage.
 
+use crate::recovery::PROCESSES_MAX;
 use crate::{
     CheckpointBlock, CheckpointParts, CheckpointStep, DiskEffect, DiskWork, LogNews, OpenedLog,
     WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
@@ -306,7 +307,7 @@ fn former_processes_are_named_when_their_records_are_freed() {
         let mut effects = Vec::new();
         let process = ProcessInstance(number);
         let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, process, &mut effects).unwrap();
-        let former = (number.saturating_sub(16).max(1)..number).map(ProcessInstance);
+        let former = (1..number).map(ProcessInstance);
         assert!(opened.processes.iter().copied().eq(former), "{number}: {:?}", opened.processes);
         let mut bed = Bed::of(disk, opened, effects);
         for _ in 0..3 {
@@ -319,4 +320,26 @@ fn former_processes_are_named_when_their_records_are_freed() {
     let named = |numbers: &[u64]| numbers.iter().copied().map(ProcessInstance).collect();
     let logs: [Vec<_>; 3] = [named(&[1, 2, 3]), named(&[]), named(&[2, 3, 4])];
     assert_eq!(named_by_all(logs), named(&[2, 3]) as Vec<_>);
+    let all: Vec<u64> = (0..PROCESSES_MAX as u64).collect();
+    assert_eq!(named_by_all([named(&all)]), [], "others may have been dropped");
+}
+
+/// What a snapshot from a peer and its checkpoint stood for cannot be told from the checkpoint before.
+#[test]
+fn a_damaged_checkpoint_with_the_rows_of_a_snapshot_is_replaced_by_none() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    for round in 0..3 {
+        (0..40).for_each(|_| bed.append());
+        if round == 2 {
+            bed.storage.restore(LogLength(500));
+            bed.append();
+        }
+        bed.whole_checkpoint();
+        bed.work_all();
+    }
+    let mut disk = bed.disk;
+    WorkerLog::open(&mut disk.clone(), IDENTITY, OPTIONS, PROCESS, &mut Vec::new()).unwrap();
+    assert!(disk.flip(&checkpoint_name(3), 8 * 500));
+    let opened = WorkerLog::open(&mut disk, IDENTITY, OPTIONS, PROCESS, &mut Vec::new());
+    assert!(matches!(opened, Err(error) if error.is_damage()));
 }

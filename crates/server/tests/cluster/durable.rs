@@ -138,3 +138,28 @@ async fn what_was_written_and_not_flushed_is_kept_where_nodes_had_stopped_in_ord
     assert_eq!(counted(&cluster, 3, NodeId(2), S, 0).await, 3);
     assert_eq!([0, 1, 2].map(set_aside), [0, 0, 1]);
 }
+
+/// Removes all that a worker of a node has written.
+fn empty(worker: &Path) {
+    for entry in fs::read_dir(worker).expect("a folder") {
+        fs::remove_file(entry.expect("an entry").path()).expect("removed");
+    }
+}
+
+#[tokio::test]
+async fn a_node_with_an_empty_log_has_no_memory() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 2, Durability::Fsync);
+    let node = NodeId(2);
+    let data = place.path().join(node.to_string());
+    let set_aside =
+        || NodeExamination::of(&data).expect("it can be read").expect("a node's").set_aside;
+    assert_eq!(counted(&cluster, 1, node, S, 0).await, 1);
+    for (round, emptied) in [(2, &[0][..]), (3, &[0, 1])] {
+        cluster.kill(node);
+        emptied.iter().for_each(|worker| empty(&data.join(format!("log/worker-{worker}"))));
+        cluster.restart(node);
+        assert_eq!(counted(&cluster, round, node, S, 0).await, round as i64);
+    }
+    assert_eq!(set_aside().len(), 1, "of all logs one was empty, and then all of them");
+}

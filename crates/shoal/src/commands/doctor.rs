@@ -91,6 +91,8 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
         let what = match log {
             Ok(log) => {
                 is_whole &= damaged_checkpoints(log) == 0;
+                // Nothing was ever written there, or it is gone.
+                loses_memory |= log.incarnation == 0;
                 describe_log(log)
             }
             Err(error) => {
