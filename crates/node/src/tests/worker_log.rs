@@ -324,7 +324,7 @@ fn former_processes_are_named_when_their_records_are_freed() {
     assert_eq!(named_by_all([named(&all)]), [], "others may have been dropped");
 }
 
-/// What a snapshot from a peer and its checkpoint stood for cannot be told from the checkpoint before.
+/// The checkpoint before does not say what a snapshot from a peer, and its checkpoint, stood for.
 #[test]
 fn a_damaged_checkpoint_with_the_rows_of_a_snapshot_is_replaced_by_none() {
     let mut bed = Bed::open(VirtualDisk::new());
