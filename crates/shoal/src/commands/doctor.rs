@@ -86,13 +86,13 @@ pub fn node_logs(folder: &Path) -> Result<Option<NodeExamination>, CommandError>
 /// What is to be said of the logs of a node.
 fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     let mut text = format!("logs of {}, volume {:016x}\n", found.node, found.volume);
-    let (mut is_whole, mut may_start, mut loses_memory) = (true, true, found.is_void);
+    let (mut is_whole, mut may_start) = (true, true);
+    // Where some logs are empty, and others are not, files are gone, or were never written.
+    let mut loses_memory = found.is_void || found.logs.iter().any(is_empty) && !is_new(found);
     for ExaminedLog { worker, log } in &found.logs {
         let what = match log {
             Ok(log) => {
                 is_whole &= damaged_checkpoints(log) == 0;
-                // Nothing was ever written there, or it is gone.
-                loses_memory |= log.incarnation == 0;
                 describe_log(log)
             }
             Err(error) => {
@@ -110,6 +110,16 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     let _ = writeln!(text, "{}", start_advice(found, may_start, loses_memory));
     let holds = is_whole && may_start && !loses_memory;
     (text, if holds { CommandOutcome::Holds } else { CommandOutcome::Fails })
+}
+
+/// Nothing was ever written there, or it is gone.
+fn is_empty(examined: &ExaminedLog) -> bool {
+    examined.log.as_ref().is_ok_and(|log| log.incarnation == 0)
+}
+
+/// No process has written to any of the logs.
+fn is_new(found: &NodeExamination) -> bool {
+    found.logs.iter().all(is_empty)
 }
 
 fn damaged_checkpoints(log: &ExaminedWorkerLog) -> usize {
@@ -143,6 +153,9 @@ fn start_advice(found: &NodeExamination, may_start: bool, loses_memory: bool) ->
         (true, true) => {
             "The node may be started: it sets its logs aside, begins without memory, and copies its shards from other nodes. \
              Start it while those are up, and look at the disk."
+        }
+        (true, false) if is_new(found) => {
+            "The node may be started. Nothing was written to its logs: it begins without memory."
         }
         (true, false) if found.may_lack_writes => {
             "The node may be started. It had not stopped in order, and the machine was started anew since: with durability `async` it \
