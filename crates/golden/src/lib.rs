@@ -19,6 +19,11 @@ use std::{env, fs};
 /// The line between a script and its trace.
 const DIVIDER: &str = "---\n";
 
+/// The commands of a script, which may have its trace behind them.
+pub fn commands_of(script: &str) -> &str {
+    script.split_once(DIVIDER).map_or(script, |(commands, _)| commands)
+}
+
 /// Whether kept files are to be written anew: `GOLDEN=refresh` is set.
 pub fn is_refreshing() -> bool {
     env::var("GOLDEN").is_ok_and(|value| value == "refresh")
@@ -106,7 +111,7 @@ pub fn check_scripts(folder: &Path, least: usize, mut run: impl FnMut(&Path, &st
     let mut comparison = Comparison::default();
     for path in paths {
         let text = fs::read_to_string(&path).expect("a readable script");
-        let commands = text.split_once(DIVIDER).map_or(&*text, |(commands, _)| commands);
+        let commands = commands_of(&text);
         let trace = run(&path, commands);
         comparison.check(&path, &format!("{}\n{DIVIDER}{trace}", commands.trim_end()));
     }

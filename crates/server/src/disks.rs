@@ -208,38 +208,38 @@ impl OpenedDisks {
                      logs are set aside"
                 );
                 drop(workers);
-                set_aside(data)?;
-                OpenedDisks::begin(&path, owner, &new)
+                OpenedDisks::begin_anew(data, owner, &new)
             }
-            // A process that began without memory ended before it had written to its logs.
-            Ok(workers) if workers.iter().all(|worker| worker.is_new) => {
-                Volume { boot: new.boot, ..found }.write(&path)?;
-                Ok(OpenedDisks { workers, is_lost: true })
-            }
-            // Or before it had written to all of them; or files are gone.
-            Ok(workers) if workers.iter().any(|worker| worker.is_new) => {
+            // A process that began without memory ended before it had written to all of its logs; or files are gone.
+            Ok(workers) if workers.iter().any(|worker| worker.is_new != workers[0].is_new) => {
                 tracing::warn!(
                     node = %owner.node, path = %path.display(),
                     "the log of a worker is empty: all logs of the node are set aside, and it begins without memory"
                 );
                 drop(workers);
-                set_aside(data)?;
-                OpenedDisks::begin(&path, owner, &new)
+                OpenedDisks::begin_anew(data, owner, &new)
             }
             Ok(workers) => {
                 Volume { boot: new.boot, ..found }.write(&path)?;
-                Ok(OpenedDisks { workers, is_lost: false })
+                // All of them, where that process had not written to any.
+                let is_lost = workers.iter().any(|worker| worker.is_new);
+                Ok(OpenedDisks { workers, is_lost })
             }
             Err(DisksError::Refused { path: worker, error }) if error.is_damage() => {
                 tracing::error!(
                     node = %owner.node, path = %worker.display(), %error,
                     "the log of a worker is damaged: all logs of the node are set aside, and it begins without memory"
                 );
-                set_aside(data)?;
-                OpenedDisks::begin(&path, owner, &new)
+                OpenedDisks::begin_anew(data, owner, &new)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Sets aside what there is, and begins without memory.
+    fn begin_anew(data: &Path, owner: DisksOwner, new: &Volume) -> Result<OpenedDisks, DisksError> {
+        set_aside(data)?;
+        OpenedDisks::begin(&logs(data), owner, new)
     }
 
     fn begin(path: &Path, owner: DisksOwner, new: &Volume) -> Result<OpenedDisks, DisksError> {

@@ -275,14 +275,16 @@ impl DiskThread {
             true => Ok(()),
             false => folder.flush_all(),
         };
-        if !self.finish(inbox, WorkerLog::is_persisted) || flush(&self.folder).is_err() {
-            return;
+        let mut is_closed =
+            self.finish(inbox, WorkerLog::is_persisted) && flush(&self.folder).is_ok();
+        if is_closed {
+            let mut effects = Vec::new();
+            self.log.seal(&mut effects);
+            self.effects.extend(effects);
+            is_closed = self.finish(inbox, WorkerLog::is_closed) && flush(&self.folder).is_ok();
         }
-        let mut effects = Vec::new();
-        self.log.seal(&mut effects);
-        self.effects.extend(effects);
-        let WorkerPlace { node, worker } = self.place;
-        if !self.finish(inbox, WorkerLog::is_closed) || flush(&self.folder).is_err() {
+        if !is_closed {
+            let WorkerPlace { node, worker } = self.place;
             tracing::warn!(%node, %worker, "the log could not be ended in order: the next process reads it as after a crash");
         }
     }

@@ -125,17 +125,17 @@ pub const BOUNDS: &[CatchBound] = &[
     // Streams are on disks, and all nodes lose power, in the seeds from 2^29 on.
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
     ("mako", "count-snapshot-early", "M4", STREAMS, 450),
-    ("mako", "skip-flush", "M4", DISKS, 60),
-    ("mako", "trust-unflushed", "M4", DISKS, 300),
-    ("mako", "accept-former-use", "M4", DISKS, 300),
-    ("mako", "rename-unflushed", "M4", DISKS, 60),
-    ("mako", "truncate-early", "M4", DISKS, 300),
+    ("mako", "skip-flush", "M4", STREAMS, 60),
+    ("mako", "trust-unflushed", "M4", STREAMS, 300),
+    ("mako", "accept-former-use", "M4", STREAMS, 300),
+    ("mako", "rename-unflushed", "M4", STREAMS, 60),
+    ("mako", "truncate-early", "M4", STREAMS, 300),
     // Disks fail, and are damaged, in the seeds from 7 · 2^27 on.
-    ("mako", "retry-failed-flush", "M4", DISKS, 60),
-    ("mako", "cut-damage", "M4", DISKS, 450),
-    ("mako", "skip-checksums", "M4", DISKS, 60),
+    ("mako", "retry-failed-flush", "M4", STREAMS, 60),
+    ("mako", "cut-damage", "M4", STREAMS, 450),
+    ("mako", "skip-checksums", "M4", STREAMS, 60),
     // Disks are put back in the seeds from 15 · 2^26 on.
-    ("mako", "believe-older-disks", "M4", DISKS, 300),
+    ("mako", "believe-older-disks", "M4", STREAMS, 300),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 1_000),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
@@ -263,13 +263,8 @@ const LOST: &[&str] = &["M9", "assertion", "lost acknowledgement", "atomicity"];
 /// A replica has versions that it should not have, or lacks some.
 const COPIES: &[&str] = &["M6", "M10", "replicas", "assertion", "M2", "lost acknowledgement"];
 
-/// A decided sequence of a stream is lost or replaced.
+/// A decided sequence of a stream is lost or replaced; or its log on disk cannot be read, which no loss of power explains.
 const STREAMS: &[&str] =
-    &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
-
-/// A log on disk lacks something of a decided sequence, or has something else in its place; or cannot be read, which no loss of
-/// power explains.
-const DISKS: &[&str] =
     &["M4", "M9", "M6", "assertion", "liveness", "lost acknowledgement", "replicas", "atomicity"];
 
 /// Bugs that can be planted and that no seed has caught yet, by area.

@@ -429,9 +429,7 @@ impl<L: ManagerLog> Manager<L> {
     ) {
         let Some((own_instance, own)) = self.machine.node(heartbeat.node) else { return };
         if own == Incarnation(0) || instance != own_instance {
-            let (incarnation, admitted) = (own, own_instance);
-            let message = ToNode::OtherProcess { instance, incarnation, admitted };
-            effects.push(ManagerEffect::Send { to: heartbeat.node, message });
+            self.name_newest(heartbeat.node, instance, effects);
         } else if heartbeat.incarnation != own {
             self.welcome(heartbeat.node, instance, own, effects);
         } else {
@@ -471,10 +469,15 @@ impl<L: ManagerLog> Manager<L> {
                 );
             }
         } else {
-            let (incarnation, admitted) = (own, own_instance);
-            let message = ToNode::OtherProcess { instance, incarnation, admitted };
-            effects.push(ManagerEffect::Send { to: from, message });
+            self.name_newest(from, instance, effects);
         }
+    }
+
+    /// Answers a process of a node that is not the newest incarnation: it learns which one is.
+    fn name_newest(&self, to: NodeId, instance: ProcessInstance, effects: &mut Vec<ManagerEffect>) {
+        let Some((admitted, incarnation)) = self.machine.node(to) else { return };
+        let message = ToNode::OtherProcess { instance, incarnation, admitted };
+        effects.push(ManagerEffect::Send { to, message });
     }
 
     /// A node makes a request. A command that would be void is not even proposed.

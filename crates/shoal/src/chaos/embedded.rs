@@ -25,8 +25,6 @@ const CHECKPOINT_BYTES: u64 = 128 << 10;
 enum Line {
     /// So much of a writer was restored, or found by one that only read: draws of the sequence, and writes of its own row.
     Restored(u32, [u64; 2]),
-    /// All of it was.
-    Ready,
     /// A writer's transaction is acknowledged: see [`Line::Restored`].
     Wrote(u32, [u64; 2]),
     /// What one that only read was answered of a writer's own row.
@@ -37,7 +35,6 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Line::Restored(writer, [drawn, own]) => write!(f, "restored {writer} {drawn} {own}"),
-            Line::Ready => f.write_str("ready"),
             Line::Wrote(writer, [drawn, own]) => write!(f, "wrote {writer} {drawn} {own}"),
             Line::Saw(writer, own) => write!(f, "saw {writer} {own}"),
         }
@@ -51,7 +48,6 @@ impl Line {
         let mut number = || words.next()?.parse::<u64>().ok();
         let mut writer = || number().and_then(|it| u32::try_from(it).ok());
         match what {
-            "ready" => Some(Line::Ready),
             "saw" => Some(Line::Saw(writer()?, number()?)),
             "wrote" => Some(Line::Wrote(writer()?, [number()?, number()?])),
             "restored" => Some(Line::Restored(writer()?, [number()?, number()?])),
@@ -137,10 +133,7 @@ impl EmbeddedProcess {
     }
 
     fn take(&mut self, line: Line, round: &mut EmbeddedRound) {
-        let (Line::Restored(writer, _) | Line::Wrote(writer, _) | Line::Saw(writer, _)) = line
-        else {
-            return;
-        };
+        let (Line::Restored(writer, _) | Line::Wrote(writer, _) | Line::Saw(writer, _)) = line;
         let Some(acknowledged) = self.acknowledged.get_mut(writer as usize) else { return };
         match line {
             Line::Restored(_, restored) => {
@@ -162,7 +155,6 @@ impl EmbeddedProcess {
                 let known = acknowledged.get_or_insert_default();
                 known[1] = known[1].max(own);
             }
-            Line::Ready => {}
         }
         round.acknowledged += u64::from(!matches!(line, Line::Restored(..)));
     }
@@ -211,7 +203,6 @@ pub fn write_until_killed(folder: &Path, writers: u32) -> Result<(), String> {
     for (writer, counts) in (0..).zip(restored?) {
         say(Line::Restored(writer, counts))?;
     }
-    say(Line::Ready)?;
     let failed = thread::scope(|scope| {
         let all = (0..writers).map(|writer| {
             let db = &db;
@@ -307,9 +298,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_back_and_what_is_cut_is_passed_over() {
-        for line in
-            [Line::Ready, Line::Saw(2, 9), Line::Wrote(1, [4, 5]), Line::Restored(0, [7, 8])]
-        {
+        for line in [Line::Saw(2, 9), Line::Wrote(1, [4, 5]), Line::Restored(0, [7, 8])] {
             assert_eq!(Line::parse(&line.to_string()), Some(line));
         }
         for line in ["", "wrote 1", "saw x 1", "restored 5000000000 1 1"] {

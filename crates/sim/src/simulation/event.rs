@@ -128,8 +128,8 @@ pub(super) enum SimulationEvent<M> {
     },
     /// An outage of the managers' log ends.
     OutageOver,
-    /// A node crashes during a recovery.
-    CrashInRecovery {
+    /// A node crashes in the middle of a recovery, of a replacement or of a checkpoint.
+    Strike {
         node: NodeId,
     },
 }

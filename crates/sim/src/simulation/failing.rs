@@ -613,7 +613,7 @@ impl<E: Simulated> Simulation<E> {
         let node = if same { node } else { NodeId(self.random.below(nodes) as u32) };
         let soon = self.random.below(fault_schedule.longest_ns / 16 + 2);
         let at = Time(self.now.0 + if self.random.chance(1, 2) { 0 } else { soon });
-        self.queue.push(at, SimulationEvent::CrashInRecovery { node });
+        self.queue.push(at, SimulationEvent::Strike { node });
     }
 
     /// A node without memory is admitted, and is about to be sent copies: the leader of one of its shards may
@@ -631,7 +631,7 @@ impl<E: Simulated> Simulation<E> {
         self.recovery_crashes += 1;
         self.work.senders_struck += 1;
         let soon = self.random.below(fault_schedule.longest_ns / 4 + 2);
-        self.queue.push(Time(self.now.0 + soon), SimulationEvent::CrashInRecovery { node: leader });
+        self.queue.push(Time(self.now.0 + soon), SimulationEvent::Strike { node: leader });
     }
 
     pub(super) fn strike(&mut self, node: NodeId) {

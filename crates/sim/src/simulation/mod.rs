@@ -462,7 +462,7 @@ impl<E: Simulated> Simulation<E> {
                 self.end_outage();
                 Ok(())
             }
-            SimulationEvent::CrashInRecovery { node } => {
+            SimulationEvent::Strike { node } => {
                 self.strike(node);
                 Ok(())
             }

@@ -29,7 +29,7 @@ impl<E: Simulated> Simulation<E> {
             let node = self.cluster.simulated_workers[simulated_worker].place.node;
             let soon = self.random.below(2 * self.persistence_ns + 1);
             let at = Time(self.now.0 + soon);
-            self.queue.push(at, SimulationEvent::CrashInRecovery { node });
+            self.queue.push(at, SimulationEvent::Strike { node });
         }
         let disk = self.cluster.simulated_workers[simulated_worker].disk.as_mut();
         disk.expect("checkpoints are on a disk").checkpoint(step);

@@ -99,7 +99,7 @@ impl<E: Simulated> Simulation<E> {
             let node = *self.random.pick(&involved).expect("a shard has replicas");
             let longest_ns = self.fault_schedule.map_or(0, |schedule| schedule.longest_ns);
             let at = Time(self.now.0 + self.random.below(longest_ns / 16 + 2));
-            self.queue.push(at, SimulationEvent::CrashInRecovery { node });
+            self.queue.push(at, SimulationEvent::Strike { node });
         }
     }
 

@@ -31,7 +31,8 @@ fn one_owner(members: &[(NodeId, &ZeusNode)], granule: &GranuleId) -> Result<(),
     }
 }
 
-/// Z3: directory nodes and owners, but for one that has let the granule go and serves no more, that know a record by the same timestamp, in the same epoch, know the same record.
+/// Z3: directory nodes and owners that know a record by the same timestamp, in the same epoch, know the same record. An owner that
+/// serves no more has let the granule go.
 fn arbiters_agree(members: &[(NodeId, &ZeusNode)], granule: &GranuleId) -> Result<(), String> {
     let mut known = Vec::new();
     for (node, up) in members {

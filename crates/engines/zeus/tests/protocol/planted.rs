@@ -3,6 +3,7 @@
 use crate::random::run;
 use crate::scripts;
 use shoal_engine::planted_bugs::PlantedBugs;
+use shoal_golden::commands_of;
 use shoal_zeus::ZeusPlantedBug;
 
 /// Each bug, and a seed that finds it.
@@ -60,41 +61,7 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 22] = [
     // The owner n4 has a slot that its reader lacks, and has not acknowledged that n2 becomes the owner, when the directory is lost.
     (
         ZeusPlantedBug::CountUnacknowledged,
-        "cluster nodes=6
-         want 4 1 own=a
-         settle
-         commit 4 1 put=a/x:1
-         settle
-         release 4 1
-         want 3 2 read=a
-         settle
-         release 3 2
-         commit 4 2 put=a/y:2
-         lose kind=ReplicationInv to=3
-         settle
-         want 2 3 own=a
-         deliver kind=Request
-         deliver kind=Inv
-         crash 0
-         crash 1
-         crash 2
-         epoch dead=0,1,2
-         restart 0
-         restart 1
-         restart 2
-         epoch back=0,1,2
-         hear 0 1 2 3 4 5
-         lose kind=ReplicationInv
-         settle
-         want 5 4 own=a
-         settle
-         show a
-         wait 6000
-         settle
-         wait 6000
-         settle
-         got 5 4
-         show a",
+        include_str!("../scripts/directory_rebuilt_beside_pending_slot.txt"),
         "n0 → n3 e3 Inv a own for n5 3.1.0(- n3 n4) → 4.3.0(n5 n3 n4) rows from n3",
     ),
     // All nodes of the directory are out at once, and with them all copies of a.
@@ -401,6 +368,7 @@ const SEEN: [(ZeusPlantedBug, &str, &str); 22] = [
 #[test]
 fn scripts_show_what_random_runs_seldom_find() {
     for (bug, script, line) in SEEN {
+        let script = commands_of(script);
         let sound = scripts::run(script, PlantedBugs::NONE);
         assert!(!sound.lines().any(|other| other == line), "{bug:?}, without the bug:\n{sound}");
         let trace = scripts::run(script, PlantedBugs::only(bug));
