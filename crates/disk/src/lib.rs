@@ -165,7 +165,12 @@ impl DiskFolder {
     /// What the system says.
     pub fn flush_all(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.path)? {
-            File::open(entry?.path())?.sync_data()?;
+            match File::open(entry?.path()) {
+                Ok(file) => file.sync_data()?,
+                // Another thread has removed it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
         }
         File::open(&self.path)?.sync_all()
     }

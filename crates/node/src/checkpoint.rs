@@ -21,6 +21,10 @@ use shoal_log::{LogLength, StreamStorage};
 use shoal_types::wire::encode;
 use shoal_types::{ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How soon another checkpoint begins after one that was given up: each takes some of the room that is left.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl<E: Engine> Worker<E> {
     /// The log has grown.
@@ -48,7 +52,7 @@ impl<E: Engine> Worker<E> {
         now: Time,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        self.begin_checkpoint(effects);
+        self.begin_checkpoint(now, effects);
         while std::mem::take(&mut self.checkpoints.is_next_due) {
             let Some(under_way) = &self.checkpoints.under_way else { return };
             let Some(shard) = under_way.shards.front().copied() else {
@@ -60,9 +64,19 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    fn begin_checkpoint(&mut self, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+    /// When the next checkpoint may begin, if one is due.
+    pub(super) fn checkpoint_due(&self) -> Option<Time> {
         let is_due = self.checkpoints.is_wanted || self.records.await_checkpoint();
-        if !is_due || self.checkpoints.under_way.is_some() {
+        let begins = is_due && self.checkpoints.under_way.is_none();
+        begins.then_some(self.checkpoints.not_before)
+    }
+
+    fn begin_checkpoint(
+        &mut self,
+        now: Time,
+        effects: &mut WorkerEffects<E::Message, E::Observation>,
+    ) {
+        if self.checkpoint_due().is_none_or(|at| at > now) {
             return;
         }
         self.checkpoints.is_wanted = false;
@@ -77,19 +91,22 @@ impl<E: Engine> Worker<E> {
             lengths.insert((*shard, held.number), from);
             shards.push_back(*shard);
         }
-        self.checkpoints.under_way = Some(CheckpointUnderWay { lengths, shards });
+        self.checkpoints.begun += 1;
+        let number = self.checkpoints.begun;
+        self.checkpoints.under_way = Some(CheckpointUnderWay { number, lengths, shards });
         self.checkpoints.is_next_due = true;
-        effects.push(WorkerEffect::Checkpoint(CheckpointStep::Begin));
+        effects.push(WorkerEffect::Checkpoint(CheckpointStep::Begin { number }));
         blocks.iter().for_each(|block| push_block(block, effects));
     }
 
-    /// The last block is written.
+    /// The last block of a checkpoint is written.
     pub(super) fn checkpoint_written(
         &mut self,
         now: Time,
+        number: u64,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        let under_way = self.checkpoints.under_way.as_ref();
+        let under_way = self.checkpoints.under_way.as_ref().filter(|it| it.number == number);
         if let Some(shard) = under_way.and_then(|it| it.shards.front().copied()) {
             self.engine_step(now, EngineEvent::CheckpointWritten { shard }, effects);
         }
@@ -125,17 +142,21 @@ impl<E: Engine> Worker<E> {
         }
     }
 
-    /// The checkpoint is durable, or was given up.
+    /// A checkpoint is durable, or was given up.
     pub(super) fn checkpointed(
         &mut self,
         now: Time,
+        number: u64,
         is_durable: bool,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        let Some(under_way) = self.checkpoints.under_way.take() else { return };
+        let under_way = self.checkpoints.under_way.take_if(|it| it.number == number);
+        let Some(under_way) = under_way else { return };
         if is_durable {
             let changes = self.records.checkpointed(&under_way.lengths);
             self.persist_changes(now, changes, effects);
+        } else {
+            self.checkpoints.not_before = now + AGAIN_AFTER;
         }
     }
 }

@@ -3,15 +3,18 @@
 use crate::records::StreamKey;
 use bytes::Bytes;
 use shoal_log::{LogLength, StreamHead};
-use shoal_types::ShardId;
 use shoal_types::wire::Coded;
+use shoal_types::{ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A step of a checkpoint, which the owner of the disk carries out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckpointStep {
     /// Begin a checkpoint. The log on disk is needed from the next record on.
-    Begin,
+    Begin {
+        /// Its number among those of this process. Answers name it: one that was forgotten may have been durable by then.
+        number: u64,
+    },
     /// Append this block, the bytes of a [`CheckpointBlock`], and report it with
     /// [`WorkerEvent::CheckpointWritten`](crate::WorkerEvent::CheckpointWritten).
     Block(Bytes),
@@ -63,6 +66,10 @@ pub(super) struct Checkpoints {
     pub(super) under_way: Option<CheckpointUnderWay>,
     /// Another one is to begin.
     pub(super) is_wanted: bool,
+    /// How many have begun.
+    pub(super) begun: u64,
+    /// None begins before: the last one was given up.
+    pub(super) not_before: Time,
     /// The engine is to be asked for the next shard of the one that is under way; or it ends, if there is none.
     pub(super) is_next_due: bool,
 }
@@ -70,6 +77,8 @@ pub(super) struct Checkpoints {
 /// A checkpoint that has begun.
 #[derive(Debug)]
 pub(super) struct CheckpointUnderWay {
+    /// Its number among those of this process.
+    pub(super) number: u64,
     /// For how many entries of each stream its parts stand at least.
     pub(super) lengths: BTreeMap<StreamKey, LogLength>,
     /// The shards whose parts are not complete; those of the first are being taken.

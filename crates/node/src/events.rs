@@ -75,11 +75,16 @@ pub enum WorkerEvent<M> {
     },
     /// Take a checkpoint, or another one when that which is under way is done: the log has grown.
     Checkpoint,
-    /// The last block of the checkpoint that is under way is written.
-    CheckpointWritten,
+    /// The last block of a checkpoint is written.
+    CheckpointWritten {
+        /// Its number, from [`CheckpointStep::Begin`].
+        number: u64,
+    },
     /// The checkpoint that was ended is durable under its name, with all records that were asked for before its end; or it
     /// was given up, for want of room.
     Checkpointed {
+        /// Its number, from [`CheckpointStep::Begin`].
+        number: u64,
         /// Whether it is durable.
         is_durable: bool,
     },

@@ -110,9 +110,12 @@ impl PendingRecords {
         changes
     }
 
-    /// Forgets what waits of streams that have ended.
+    /// Forgets what waits of streams that have ended: no checkpoint is needed for them.
     pub(super) fn retain(&mut self, is_there: impl Fn(&StreamKey) -> bool) {
         self.held.retain(|stream, _| is_there(stream));
+        for (_, record) in self.pending.iter_mut().filter(|(stream, _)| !is_there(stream)) {
+            self.restores -= usize::from(record.restores.take().is_some());
+        }
     }
 
     /// The number of records that do not count as durable.
@@ -153,6 +156,21 @@ mod tests {
         assert_eq!(records.checkpointed(&lengths(7)), [(STREAM, 3)].into());
         assert!(records.await_checkpoint(), "a second snapshot came meanwhile");
         assert_eq!(records.checkpointed(&lengths(9)), [(STREAM, 1)].into());
+        assert_eq!((records.await_checkpoint(), records.len()), (false, 0));
+    }
+
+    #[test]
+    fn a_stream_that_has_ended_waits_for_no_checkpoint() {
+        let mut records = PendingRecords::default();
+        records.add(STREAM, vec![restore(7), append()]);
+        records.persist(1);
+        records.add(STREAM, vec![restore(9)]);
+        records.add(OTHER, vec![restore(3)]);
+        records.retain(|stream| *stream == OTHER);
+        records.persist(2);
+        assert!(records.await_checkpoint(), "the other one waits");
+        records.retain(|_| false);
+        records.persist(1);
         assert_eq!((records.await_checkpoint(), records.len()), (false, 0));
     }
 }

@@ -28,7 +28,10 @@ impl<E: Engine> Worker<E> {
             self.streams.remove(&shard);
             self.interrupt_checkpoint(shard, effects);
         }
-        self.records.retain(|(shard, _)| known.holds(node, *shard));
+        let streams = &self.streams;
+        self.records.retain(|(shard, number)| {
+            streams.get(shard).is_some_and(|held| held.number == *number)
+        });
     }
 
     /// Begins the streams of shards of which the configuration gives this node a replica.

@@ -346,9 +346,11 @@ impl<E: Engine> Worker<E> {
                 self.engine_step(now, EngineEvent::CheckpointRead { shard, part }, effects);
             }
             WorkerEvent::Checkpoint => self.want_checkpoint(),
-            WorkerEvent::CheckpointWritten => self.checkpoint_written(now, effects),
-            WorkerEvent::Checkpointed { is_durable } => {
-                self.checkpointed(now, is_durable, effects);
+            WorkerEvent::CheckpointWritten { number } => {
+                self.checkpoint_written(now, number, effects);
+            }
+            WorkerEvent::Checkpointed { number, is_durable } => {
+                self.checkpointed(now, number, is_durable, effects);
             }
             WorkerEvent::Timer => self.on_timer(now, effects),
             WorkerEvent::Nudged => {
@@ -538,10 +540,8 @@ impl<E: Engine> Worker<E> {
 
     fn set_timer(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
         let streams = self.streams.values().filter_map(|held| held.timer);
-        let Some(at) = streams.chain(self.timer.engine).chain(self.timer.manager_client).min()
-        else {
-            return;
-        };
+        let others = [self.timer.engine, self.timer.manager_client, self.checkpoint_due()];
+        let Some(at) = streams.chain(others.into_iter().flatten()).min() else { return };
         if self.timer.asked.is_none_or(|asked| at < asked || asked <= now) {
             self.timer.asked = Some(at);
             effects.effects.push(WorkerEffect::Timer { at });

@@ -88,7 +88,12 @@ pub enum DiskEffect {
     /// Write, flush, make or remove a segment.
     Log(LogEffect),
     /// Write a checkpoint.
-    Checkpoint(CheckpointEffect),
+    Checkpoint {
+        /// The number of its file.
+        number: u64,
+        /// What is to be done.
+        effect: CheckpointEffect,
+    },
 }
 
 /// What a log wants to have done with its checkpoints.
@@ -113,7 +118,12 @@ pub enum DiskEvent {
     /// What became of an operation on a segment.
     Log(LogEvent),
     /// A step of a checkpoint is done.
-    Checkpoint(CheckpointProgress),
+    Checkpoint {
+        /// The number of its file.
+        number: u64,
+        /// What became of it.
+        progress: CheckpointProgress,
+    },
 }
 
 /// What became of a [`CheckpointEffect`].
@@ -147,9 +157,10 @@ impl DiskWork {
     ) -> DiskEvent {
         match effect {
             DiskEffect::Log(effect) => DiskEvent::Log(perform(folder, &effect)),
-            DiskEffect::Checkpoint(effect) => {
+            DiskEffect::Checkpoint { number, effect } => {
                 let done = self.checkpoint(folder, effect);
-                DiskEvent::Checkpoint(done.unwrap_or_else(CheckpointProgress::Failed))
+                let progress = done.unwrap_or_else(CheckpointProgress::Failed);
+                DiskEvent::Checkpoint { number, progress }
             }
         }
     }
@@ -205,9 +216,17 @@ struct KeptCheckpoint {
 #[derive(Debug, Clone, Copy)]
 struct UnfinishedCheckpoint {
     checkpoint: KeptCheckpoint,
+    /// The number by which the worker knows it.
+    number: u64,
     /// It is complete, but for the records up to this number, which have to be durable before it is.
     ends_after: Option<u64>,
     is_finishing: bool,
+}
+
+impl UnfinishedCheckpoint {
+    fn effect(&self, effect: CheckpointEffect) -> DiskEffect {
+        DiskEffect::Checkpoint { number: self.checkpoint.number, effect }
+    }
 }
 
 /// The log of a worker. Step it with the answers to its effects.
@@ -227,6 +246,8 @@ pub struct WorkerLog {
     last_bytes: u64,
     /// A checkpoint is due, and the worker knows it.
     is_asked: bool,
+    /// None is due before this segment: the last one was given up in that before it.
+    not_before: u64,
     /// What the worker has not received.
     news: Vec<LogNews>,
     /// It had no room at the last [`take_room_change`](WorkerLog::take_room_change).
@@ -250,9 +271,14 @@ pub enum LogNews {
     /// See [`WorkerEvent::Checkpoint`].
     CheckpointDue,
     /// See [`WorkerEvent::CheckpointWritten`].
-    CheckpointWritten,
+    CheckpointWritten {
+        /// The number of the checkpoint.
+        number: u64,
+    },
     /// See [`WorkerEvent::Checkpointed`].
     Checkpointed {
+        /// The number of the checkpoint.
+        number: u64,
         /// Whether it is durable.
         is_durable: bool,
     },
@@ -263,8 +289,10 @@ impl<M> From<LogNews> for WorkerEvent<M> {
         match news {
             LogNews::Recorded { records } => WorkerEvent::Recorded { records },
             LogNews::CheckpointDue => WorkerEvent::Checkpoint,
-            LogNews::CheckpointWritten => WorkerEvent::CheckpointWritten,
-            LogNews::Checkpointed { is_durable } => WorkerEvent::Checkpointed { is_durable },
+            LogNews::CheckpointWritten { number } => WorkerEvent::CheckpointWritten { number },
+            LogNews::Checkpointed { number, is_durable } => {
+                WorkerEvent::Checkpointed { number, is_durable }
+            }
         }
     }
 }
@@ -360,6 +388,7 @@ impl WorkerLog {
             last_number: numbers.first().copied().unwrap_or_default(),
             last_bytes,
             is_asked: false,
+            not_before: 0,
             news: Vec::new(),
             was_full: false,
             failure: None,
@@ -491,7 +520,7 @@ impl WorkerLog {
         effects: &mut Vec<DiskEffect>,
     ) {
         match step {
-            CheckpointStep::Begin => {
+            CheckpointStep::Begin { number: asked } => {
                 self.is_asked = false;
                 self.last_number += 1;
                 let (number, first) = (self.last_number, self.writer.serial());
@@ -501,26 +530,28 @@ impl WorkerLog {
                 self.append_own(WorkerRecovery::MARK, ShardId(0), payload);
                 self.with_writer(effects, |writer, effects| writer.go_on(effects));
                 let checkpoint = KeptCheckpoint { number, first };
+                let (number, ends_after, is_finishing) = (asked, None, false);
                 let under_way =
-                    UnfinishedCheckpoint { checkpoint, ends_after: None, is_finishing: false };
+                    UnfinishedCheckpoint { checkpoint, number, ends_after, is_finishing };
                 self.under_way = Some(under_way);
-                let head = CheckpointHead { identity, number, first };
-                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Begin(head)));
+                let head = CheckpointHead { identity, number: checkpoint.number, first };
+                effects.push(under_way.effect(CheckpointEffect::Begin(head)));
             }
+            // A checkpoint may have been given up for want of room, which the worker does not know yet (seed 939525331).
             CheckpointStep::Block(block) => {
-                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Block(block)));
+                let effect = |it: UnfinishedCheckpoint| it.effect(CheckpointEffect::Block(block));
+                effects.extend(self.under_way.map(effect));
             }
             CheckpointStep::End => {
                 let appended = self.writer.appended();
-                // It may have been given up for want of room, which the worker did not know yet (seed 939525331).
                 if let Some(under_way) = &mut self.under_way {
                     under_way.ends_after = Some(appended);
                     self.finish_checkpoint(effects);
                 }
             }
             CheckpointStep::Abandon => {
-                self.under_way = None;
-                effects.push(DiskEffect::Checkpoint(CheckpointEffect::Abandon));
+                let abandoned = self.under_way.take();
+                effects.extend(abandoned.map(|it| it.effect(CheckpointEffect::Abandon)));
             }
         }
     }
@@ -534,7 +565,7 @@ impl WorkerLog {
             let first = under_way.checkpoint.first;
             let older = self.kept.first().map(|kept| kept.number);
             let keep = [under_way.checkpoint.number].into_iter().chain(older).collect();
-            effects.push(DiskEffect::Checkpoint(CheckpointEffect::Finish { keep }));
+            effects.push(under_way.effect(CheckpointEffect::Finish { keep }));
             if self.planted.truncate_early {
                 self.with_writer(effects, |writer, effects| writer.truncate(first, effects));
             }
@@ -548,33 +579,52 @@ impl WorkerLog {
                 self.with_writer(effects, |writer, effects| writer.step(event, effects));
                 self.finish_checkpoint(effects);
             }
-            DiskEvent::Checkpoint(CheckpointProgress::Done) => {}
-            DiskEvent::Checkpoint(CheckpointProgress::Written) => {
-                self.news.push(LogNews::CheckpointWritten);
-            }
-            DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) => {
-                self.on_checkpoint(bytes, effects);
-            }
-            DiskEvent::Checkpoint(CheckpointProgress::Failed(error)) if error.is_full => {
-                // The next one is tried when the log has grown again, or the worker needs it.
-                if self.under_way.take().is_some() {
-                    effects.push(DiskEffect::Checkpoint(CheckpointEffect::Abandon));
-                    self.news.push(LogNews::Checkpointed { is_durable: false });
-                }
-            }
-            DiskEvent::Checkpoint(CheckpointProgress::Failed(error)) => {
+            DiskEvent::Checkpoint { progress: CheckpointProgress::Failed(error), .. }
+                if !error.is_full =>
+            {
                 self.failure.get_or_insert(error);
+            }
+            DiskEvent::Checkpoint { number, progress } => {
+                // That of one that was abandoned says nothing, also if that was durable already.
+                if self.under_way.is_some_and(|it| it.checkpoint.number == number) {
+                    self.on_progress(progress, effects);
+                }
             }
         }
     }
 
-    fn on_checkpoint(&mut self, bytes: u64, effects: &mut Vec<DiskEffect>) {
-        // An abandoned one may have been durable already.
-        let Some(under_way) = self.under_way.take_if(|it| it.is_finishing) else { return };
+    /// The checkpoint that is under way goes on.
+    fn on_progress(&mut self, progress: CheckpointProgress, effects: &mut Vec<DiskEffect>) {
+        let Some(under_way) = self.under_way else { return };
+        let number = under_way.number;
+        match progress {
+            CheckpointProgress::Done => {}
+            CheckpointProgress::Written => self.news.push(LogNews::CheckpointWritten { number }),
+            CheckpointProgress::Finished { bytes } => {
+                assert!(under_way.is_finishing, "a checkpoint is durable that was not ended");
+                self.on_checkpoint(under_way, bytes, effects);
+            }
+            // For want of room. The next one is tried when the log has grown again, or the worker needs it.
+            CheckpointProgress::Failed(_) => {
+                self.under_way = None;
+                self.not_before = self.writer.serial() + 1;
+                effects.push(under_way.effect(CheckpointEffect::Abandon));
+                self.news.push(LogNews::Checkpointed { number, is_durable: false });
+            }
+        }
+    }
+
+    fn on_checkpoint(
+        &mut self,
+        under_way: UnfinishedCheckpoint,
+        bytes: u64,
+        effects: &mut Vec<DiskEffect>,
+    ) {
+        self.under_way = None;
         self.last_bytes = bytes;
         self.kept.insert(0, under_way.checkpoint);
         self.kept.truncate(KEPT);
-        self.news.push(LogNews::Checkpointed { is_durable: true });
+        self.news.push(LogNews::Checkpointed { number: under_way.number, is_durable: true });
         if let [_, older] = self.kept[..] {
             self.with_writer(effects, |writer, effects| writer.truncate(older.first, effects));
         }
@@ -602,7 +652,8 @@ impl WorkerLog {
     fn has_grown(&self) -> bool {
         let last = self.kept.first().map_or(1, |kept| kept.first);
         let grown = self.writer.serial().saturating_sub(last) * self.options.writer.segment_bytes;
-        grown >= self.options.checkpoint_bytes.max(self.last_bytes)
+        let is_large = grown >= self.options.checkpoint_bytes.max(self.last_bytes);
+        is_large && self.writer.serial() >= self.not_before
     }
 }
 

@@ -15,8 +15,8 @@ use shoal_disk::DiskFolder;
 use shoal_engine::latency::LatencyHistogram;
 use shoal_net::{Handle, SystemClock, UndeliveredCommand};
 use shoal_node::{
-    CheckpointEffect, CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews,
-    LogRoom, WorkerLog,
+    CheckpointProgress, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogNews, LogRoom,
+    WorkerLog,
 };
 use shoal_store::Store;
 use shoal_types::{Time, WorkerPlace};
@@ -201,13 +201,13 @@ fn start_checkpoints(
     WorkerPlace { node, worker }: WorkerPlace,
     mut folder: DiskFolder,
     done: Sender<DiskRequest>,
-) -> std::io::Result<(Sender<CheckpointEffect>, JoinHandle<()>)> {
+) -> std::io::Result<(Sender<DiskEffect>, JoinHandle<()>)> {
     let (wanted, effects) = channel();
     let name = format!("{node}-checkpoint-{}", worker.0);
     let thread = thread::Builder::new().name(name).spawn(move || {
         let mut work = DiskWork::default();
         while let Ok(effect) = effects.recv() {
-            let event = work.perform(&mut folder, DiskEffect::Checkpoint(effect));
+            let event = work.perform(&mut folder, effect);
             if done.send(DiskRequest::Done(event)).is_err() {
                 break;
             }
@@ -225,7 +225,7 @@ struct DiskThread {
     effects: VecDeque<DiskEffect>,
     news: Arc<DiskNews>,
     worker_hosts: Handle<WorkerCommand>,
-    checkpoints: Sender<CheckpointEffect>,
+    checkpoints: Sender<DiskEffect>,
     requests: Sender<DiskRequest>,
     clock: SystemClock,
     /// The stores of the node, which refuse writes while the log has no room.
@@ -337,7 +337,11 @@ impl DiskThread {
                 self.log.checkpoint_step(self.identity, step, &mut effects);
             }
             DiskRequest::Done(event) => {
-                if let DiskEvent::Checkpoint(CheckpointProgress::Finished { bytes }) = event {
+                if let DiskEvent::Checkpoint {
+                    progress: CheckpointProgress::Finished { bytes },
+                    ..
+                } = event
+                {
                     let mut figures = self.news.figures();
                     (figures.checkpoint, figures.checkpoint_bytes) =
                         (Some(self.clock.now()), bytes);
@@ -357,7 +361,7 @@ impl DiskThread {
     fn work(&mut self) {
         match self.effects.pop_front() {
             None => {}
-            Some(DiskEffect::Checkpoint(effect)) => {
+            Some(effect @ DiskEffect::Checkpoint { .. }) => {
                 // That thread ends with this one.
                 let _ = self.checkpoints.send(effect);
             }

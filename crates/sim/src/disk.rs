@@ -230,7 +230,7 @@ impl SimulatedDisk {
         for effect in self.wanted.drain(..) {
             match effect {
                 DiskEffect::Log(effect) => self.queue.submit(Duration::from_nanos(now.0), effect),
-                DiskEffect::Checkpoint(_) => {
+                DiskEffect::Checkpoint { .. } => {
                     let takes = self.random.below(self.longest.as_nanos() as u64);
                     let begins = self.checkpoint_queue.back().map_or(now, |(at, _)| now.max(*at));
                     let done = begins + Duration::from_nanos(takes);

@@ -176,6 +176,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("zeus", "first-ack-validates", "Z6", SLOTS, 30),
     ("zeus", "ack-unapplied", "Z6", SLOTS, 60),
     ("zeus", "skip-slot", "Z6", SLOTS, 30),
+    ("zeus", "split-dependent", "Z6", SLOTS, 60),
     ("zeus", "read-pending", "Z7", SHOWN, 30),
     ("zeus", "owner-reads-own", "Z7", SHOWN, 60),
     ("zeus", "reply-at-local-commit", "Z7", SHOWN, 300),

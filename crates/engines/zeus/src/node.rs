@@ -256,10 +256,15 @@ impl ZeusNode {
             MessageBody::Part { request, part } => {
                 self.is_plausible_part(request) && is_reached(part.clock.0)
             }
-            MessageBody::Inv(inv) => self.is_plausible_inv(inv),
+            MessageBody::Inv(inv) => {
+                self.is_plausible_inv(inv) && self.ownership.is_plausible_replaced(self.node, inv)
+            }
             MessageBody::Ack(OwnershipAck { inv, rows }) => {
                 let is_mine = self.view.member(self.node) == Some(inv.requested.by);
-                let was_made = !is_mine || self.ownership.has_requested(inv.number);
+                let was_granted =
+                    || self.ownership.was_granted(&inv.granule, inv.number, inv.record.o_ts);
+                let was_made =
+                    !is_mine || (self.ownership.has_requested(inv.number) && !was_granted());
                 let has_clock = rows.as_ref().is_none_or(|rows| is_reached(rows.clock.0));
                 self.is_plausible_inv(inv) && was_made && has_clock
             }

@@ -25,7 +25,7 @@ pub struct ZeusOptions {
     /// For how long a driver refuses younger requesters of a granule after it has refused an older one, which has to come
     /// back within that time. 5 ms.
     pub favour: Duration,
-    /// So many slots of a pipeline may be pending; then its worker commits no more. 4,096.
+    /// So many slots of a pipeline may be pending; then what belongs into it waits. 4,096.
     pub slots_pending_max: usize,
     /// So many records are in one part of a copy of a directory. 1,024.
     pub copied_records_max: usize,

@@ -25,6 +25,8 @@ pub enum ZeusPlantedBug {
     AckUnapplied,
     /// A follower applies slots in any order (Z6).
     SkipSlot,
+    /// A transaction gets a slot in another pipeline than the pending slots that it depends on (Z6).
+    SplitDependent,
     /// Readers are shown pending rows (Z7).
     ReadPending,
     /// An owner shows its own pending rows (Z7).

@@ -358,7 +358,7 @@ impl GranuleRows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::version::{PipelineId, Slot};
+    use crate::version::{PipelineId, Slot, WorkerPipeline};
     use crate::view::Member;
     use proptest::prelude::*;
     use shoal_types::{Clock, Epoch, NodeId, WorkerId};
@@ -371,7 +371,8 @@ mod tests {
 
     fn version(clock: u64) -> Version {
         let coordinator = Member { node: NodeId(0), since: Epoch(1) };
-        let pipeline = PipelineId { coordinator, worker: WorkerId(0) };
+        let of = WorkerPipeline { worker: WorkerId(0), number: 0 };
+        let pipeline = PipelineId { coordinator, of };
         Version { clock: Clock(clock), pipeline, slot: Slot(clock) }
     }
 

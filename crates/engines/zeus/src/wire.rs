@@ -8,7 +8,7 @@ use crate::message::{
 };
 use crate::record::{OwnershipRecord, OwnershipTs, RequestKind, Requested};
 use crate::rows::{CarriedRow, RowWrite};
-use crate::version::{PipelineId, Slot, Version};
+use crate::version::{PipelineId, Slot, Version, WorkerPipeline};
 use crate::view::{Directory, Member, View};
 use crate::{GranuleLayout, Placement, ZeusNode, ZeusOptions};
 use bytes::Bytes;
@@ -56,8 +56,10 @@ fn member() -> impl Strategy<Value = Member> {
 }
 
 fn pipeline() -> impl Strategy<Value = PipelineId> {
-    (member(), any::<u32>())
-        .prop_map(|(coordinator, worker)| PipelineId { coordinator, worker: WorkerId(worker) })
+    (member(), any::<u32>(), any::<u32>()).prop_map(|(coordinator, worker, number)| PipelineId {
+        coordinator,
+        of: WorkerPipeline { worker: WorkerId(worker), number },
+    })
 }
 
 fn version() -> impl Strategy<Value = Version> {

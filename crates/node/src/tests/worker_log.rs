@@ -2,8 +2,8 @@
 
 use crate::recovery::PROCESSES_MAX;
 use crate::{
-    CheckpointBlock, CheckpointParts, CheckpointStep, DiskEffect, DiskWork, LogNews, OpenedLog,
-    WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
+    CheckpointBlock, CheckpointEffect, CheckpointParts, CheckpointStep, DiskEffect, DiskEvent,
+    DiskWork, LogNews, OpenedLog, WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
 };
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
@@ -12,7 +12,8 @@ use shoal_types::wire::encode;
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId};
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
-    DiskPlantedBugs, LogError, LogIdentity, Record, WriterOptions, checkpoint_name, checkpoints,
+    DiskPlantedBugs, LogError, LogEvent, LogIdentity, Record, WriterOptions, checkpoint_name,
+    checkpoints,
 };
 use std::collections::VecDeque;
 use std::panic::catch_unwind;
@@ -37,6 +38,7 @@ struct Bed {
     /// So many entries may be acknowledged.
     durable: u64,
     news: Vec<LogNews>,
+    checkpoints_begun: u64,
 }
 
 fn entry(index: u64) -> Bytes {
@@ -65,6 +67,7 @@ impl Bed {
             written: VecDeque::new(),
             durable,
             news: Vec::new(),
+            checkpoints_begun: 0,
         }
     }
 
@@ -101,7 +104,8 @@ impl Bed {
     fn whole_checkpoint(&mut self) {
         let length = self.storage.decided();
         let (shard, state) = (SHARD, Bytes::new());
-        self.checkpoint(CheckpointStep::Begin);
+        self.checkpoints_begun += 1;
+        self.checkpoint(CheckpointStep::Begin { number: self.checkpoints_begun });
         let head = self.storage.head(length);
         for block in [
             CheckpointBlock::Head { shard, head },
@@ -184,7 +188,9 @@ fn every_crash(disk: VirtualDisk, appends: usize, second: bool) -> u32 {
                 }
             }
             match turn {
-                2 if append % 2 == 0 => bed.work_on(|it| matches!(it, DiskEffect::Checkpoint(_))),
+                2 if append % 2 == 0 => {
+                    bed.work_on(|it| matches!(it, DiskEffect::Checkpoint { .. }))
+                }
                 _ => bed.work_on(|it| matches!(it, DiskEffect::Log(_))),
             };
         }
@@ -250,11 +256,61 @@ fn segments_are_freed_when_two_checkpoints_are_durable() {
         bed.news.clear();
         bed.whole_checkpoint();
         bed.work_all();
-        assert!(bed.news.contains(&LogNews::Checkpointed { is_durable: true }));
+        let number = bed.checkpoints_begun;
+        assert!(bed.news.contains(&LogNews::Checkpointed { number, is_durable: true }));
         bytes.push(bed.log.bytes());
     }
     assert_eq!(bytes[3], bytes[5], "the log grows: {bytes:?}");
     assert_eq!(checkpoints(&mut bed.disk).unwrap(), [6, 5]);
+}
+
+/// A checkpoint is durable on the disk when the worker, which does not know that yet, begins another one instead.
+#[test]
+fn what_became_of_an_abandoned_checkpoint_says_nothing_of_the_next() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    bed.append();
+    bed.whole_checkpoint();
+    let is_finish = |effect: &DiskEffect| {
+        matches!(effect, DiskEffect::Checkpoint { effect: CheckpointEffect::Finish { .. }, .. })
+    };
+    while !bed.effects.iter().any(is_finish) {
+        bed.work();
+    }
+    let at = bed.effects.iter().position(is_finish).expect("seen above");
+    let finish = bed.effects.remove(at).expect("it is there");
+    let finished = bed.work.perform(&mut bed.disk, finish);
+    bed.checkpoint(CheckpointStep::Abandon);
+    bed.whole_checkpoint();
+    bed.news.clear();
+    let mut effects = Vec::new();
+    bed.log.step(finished, &mut effects);
+    bed.log.take_news(&mut bed.news);
+    assert_eq!((effects.len(), &bed.news[..]), (0, &[][..]));
+    bed.work_all();
+    assert!(bed.news.contains(&LogNews::Checkpointed { number: 2, is_durable: true }));
+    assert_eq!(checkpoints(&mut bed.disk).unwrap(), [2]);
+}
+
+/// While the disk is full, a checkpoint that was given up is not begun again at once: each one writes into the segment in reserve.
+#[test]
+fn a_checkpoint_that_was_given_up_is_due_again_when_the_log_has_grown() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    (0..40).for_each(|_| bed.append());
+    bed.work_all();
+    assert!(bed.news.contains(&LogNews::CheckpointDue));
+    bed.disk.bytes_max = Some(bed.disk.bytes());
+    bed.news.clear();
+    bed.whole_checkpoint();
+    bed.work_all();
+    bed.news.retain(|news| !matches!(news, LogNews::CheckpointWritten { .. }));
+    assert_eq!(bed.news, [LogNews::Checkpointed { number: 1, is_durable: false }]);
+    bed.disk.bytes_max = None;
+    let mut effects = Vec::new();
+    bed.log.step(DiskEvent::Log(LogEvent::Retry), &mut effects);
+    bed.effects.extend(effects);
+    (0..40).for_each(|_| bed.append());
+    bed.work_all();
+    assert!(bed.news.contains(&LogNews::CheckpointDue));
 }
 
 #[test]

@@ -65,6 +65,12 @@ pub enum Plots {
     AlongAxis,
     /// The same, and the throughput of each row over the time of its first run.
     AlongAxisAndTime,
+    /// Each quantity along the axis; and of each `group` of curves, it is said where the first one's throughput falls below that of the
+    /// others.
+    AlongAxisAndBreakEven {
+        /// How many curves, one behind the other, are compared.
+        group: usize,
+    },
     /// Each row along its percentiles.
     Percentiles,
     /// The throughput and the mean latency of each row over the time of its first run.

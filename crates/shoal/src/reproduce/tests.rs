@@ -427,3 +427,14 @@ fn a_run_that_came_to_nothing_leaves_the_others_standing() {
 fn percentiles_are_in_order() {
     assert!(Percentile::UP_TO_P99.map(Percentile::percent).is_sorted());
 }
+
+#[test]
+fn a_curve_breaks_even_where_it_falls_below_the_other() {
+    use super::view::{BreakEven, break_even};
+    let falling = [(0.0, 100.0), (5.0, 80.0), (25.0, 40.0)];
+    let flat = |y| [(0.7, y), (100.0, y)];
+    assert_eq!(break_even(&falling, &flat(60.0)), Some(BreakEven::At(15.0)));
+    assert_eq!(break_even(&falling, &flat(40.0)), Some(BreakEven::Above));
+    assert_eq!(break_even(&falling, &flat(101.0)), Some(BreakEven::Below));
+    assert_eq!(break_even(&falling, &[]), None);
+}

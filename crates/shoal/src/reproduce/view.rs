@@ -21,7 +21,7 @@ pub fn results(experiment: &Experiment, measured: &[MeasuredRun]) -> Demonstrati
         let seen = SeenRun { chart, runs: &experiment.runs, measured };
         results.tables.push(seen.table());
         results.plots.extend(match chart.plots {
-            Plots::AlongAxis => seen.plots_along_axis(),
+            Plots::AlongAxis | Plots::AlongAxisAndBreakEven { .. } => seen.plots_along_axis(),
             Plots::AlongAxisAndTime => {
                 let mut plots = seen.plots_along_axis();
                 plots.push(seen.plot_over_time());
@@ -160,11 +160,38 @@ impl SeenRun<'_> {
         };
         ResultTable {
             title: self.chart.title,
-            notes: self.chart.notes.clone(),
+            notes: self.chart.notes.iter().cloned().chain(self.break_even()).collect(),
             heads: names.into_iter().chain(columns.iter().flat_map(heads)).collect(),
             words,
             lines: self.rows().map(line).collect(),
         }
+    }
+
+    /// Where the first of each group of curves falls below the others, if that is to be said.
+    fn break_even(&self) -> Vec<String> {
+        let Plots::AlongAxisAndBreakEven { group } = self.chart.plots else { return Vec::new() };
+        let points = |curve: &Curve| -> Vec<(f64, f64)> {
+            let point = |row: &ExperimentRow| Some((row.x, self.ours(row, Quantity::Throughput)?));
+            curve.rows.iter().filter_map(point).collect()
+        };
+        let of_group = |curves: &[Curve]| -> Vec<String> {
+            let Some((first, others)) = curves.split_first() else { return Vec::new() };
+            let words = |other: &Curve| {
+                let (axis, unit) = (self.chart.axis, self.chart.unit);
+                Some(match break_even(&points(first), &points(other))? {
+                    BreakEven::At(x) => {
+                        format!(
+                            "{} breaks even with {} at {x:.1} {unit} {axis}.",
+                            first.name, other.name
+                        )
+                    }
+                    BreakEven::Above => format!("{} stays above {}.", first.name, other.name),
+                    BreakEven::Below => format!("{} is always below {}.", first.name, other.name),
+                })
+            };
+            others.iter().filter_map(words).collect()
+        };
+        self.chart.curves.chunks(group).flat_map(of_group).collect()
     }
 
     /// The target of a row, and whether it was met.
@@ -312,6 +339,48 @@ impl SeenRun<'_> {
         let (names, series) = series.filter(|(_, points): &(_, Vec<_>)| !points.is_empty()).unzip();
         let lead = "The time in which each part of the transactions is done.".to_owned();
         ResultPlot { title, lead, names, series, marks: Vec::new(), x: "%", y: "ms" }
+    }
+}
+
+/// Where one curve falls below another.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum BreakEven {
+    /// There, for the first time.
+    At(f64),
+    /// At no place.
+    Above,
+    /// It begins below it.
+    Below,
+}
+
+/// Compares two curves, ascending along the axis and straight between their points; `None` if one of them has no point.
+pub(super) fn break_even(first: &[(f64, f64)], other: &[(f64, f64)]) -> Option<BreakEven> {
+    let mut all: Vec<f64> = first.iter().chain(other).map(|(x, _)| *x).collect();
+    all.sort_unstable_by(f64::total_cmp);
+    let mut before = None;
+    for x in all {
+        let lead = height(first, x)? - height(other, x)?;
+        if lead < 0.0 {
+            return Some(match before {
+                None => BreakEven::Below,
+                Some((from, lead_before)) => {
+                    BreakEven::At(from + (x - from) * lead_before / (lead_before - lead))
+                }
+            });
+        }
+        before = Some((x, lead));
+    }
+    before.map(|_| BreakEven::Above)
+}
+
+/// The height of a curve at `x`; beyond its ends, that of the end.
+fn height(points: &[(f64, f64)], x: f64) -> Option<f64> {
+    let after = points.partition_point(|(at, _)| *at < x);
+    let (last, next) = (points.get(after.wrapping_sub(1)), points.get(after));
+    match (last, next) {
+        (Some((x0, y0)), Some((x1, y1))) => Some(y0 + (y1 - y0) * (x - x0) / (x1 - x0)),
+        (Some((_, y)), None) | (None, Some((_, y))) => Some(*y),
+        (None, None) => None,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::violation::Violation;
 use shoal_types::{Clock, Epoch, NodeId, Stamp, WorkerId};
 use shoal_zeus::record::READERS_MIN;
 use shoal_zeus::rows::{Row, RowKey};
-use shoal_zeus::version::Version;
+use shoal_zeus::version::{Version, WorkerPipeline};
 use shoal_zeus::{
     GranuleId, Level, OwnershipRecord, OwnershipTs, ShownRow, TransactionFact, ZeusObservation,
 };
@@ -369,8 +369,9 @@ fn owns_all(node: NodeId, touched: &[(GranuleId, Level)]) -> RuleVerdict {
 /// The version of a row as a stamp: no two versions of a row have the same.
 fn stamp_of(row: &Row) -> Stamp {
     let pipeline = &row.version.pipeline;
-    let coordinator = u64::from(pipeline.coordinator.node.0) << 8 | u64::from(pipeline.worker.0);
-    let clock = Clock(row.version.clock.0 << 20 | coordinator);
+    let WorkerPipeline { worker, number } = pipeline.of;
+    let of = u64::from(worker.0) << 4 | u64::from(number);
+    let clock = Clock(row.version.clock.0 << 20 | u64::from(pipeline.coordinator.node.0) << 8 | of);
     Stamp::local(pipeline.coordinator.since, clock)
 }
 

@@ -78,6 +78,7 @@ impl Subject for Zeus {
         ("first-ack-validates", ZeusPlantedBug::FirstAckValidates),
         ("ack-unapplied", ZeusPlantedBug::AckUnapplied),
         ("skip-slot", ZeusPlantedBug::SkipSlot),
+        ("split-dependent", ZeusPlantedBug::SplitDependent),
         ("read-pending", ZeusPlantedBug::ReadPending),
         ("owner-reads-own", ZeusPlantedBug::OwnerReadsOwn),
         ("answer-before-reads", ZeusPlantedBug::AnswerBeforeReads),

@@ -544,7 +544,7 @@ impl<E: Simulated> Simulation<E> {
             | WorkerEvent::Recorded { .. }
             | WorkerEvent::CheckpointRead { .. }
             | WorkerEvent::Checkpoint
-            | WorkerEvent::CheckpointWritten
+            | WorkerEvent::CheckpointWritten { .. }
             | WorkerEvent::Checkpointed { .. }
             | WorkerEvent::FromManager { .. } => {}
         }

@@ -25,7 +25,7 @@ impl<E: Simulated> Simulation<E> {
 
     /// Goes on with a worker's checkpoint. At times its node ends while it is written.
     pub(super) fn checkpoint(&mut self, simulated_worker: usize, step: CheckpointStep) {
-        if step == CheckpointStep::Begin && self.random.below(ENDS_ONE_IN) == 0 {
+        if matches!(step, CheckpointStep::Begin { .. }) && self.random.below(ENDS_ONE_IN) == 0 {
             let node = self.cluster.simulated_workers[simulated_worker].place.node;
             let soon = self.random.below(2 * self.persistence_ns + 1);
             let at = Time(self.now.0 + soon);
@@ -98,7 +98,7 @@ impl<E: Simulated> Simulation<E> {
         if let Some(disk) = &mut state.disk {
             let events = disk.complete(self.now);
             let is_checkpoint = |event: &&WorkerEvent<E::Message>| {
-                matches!(event, WorkerEvent::Checkpointed { is_durable: true })
+                matches!(event, WorkerEvent::Checkpointed { is_durable: true, .. })
             };
             self.work.checkpoints += events.iter().filter(is_checkpoint).count() as u64;
             if disk.has_failed() {

@@ -66,8 +66,8 @@ impl<E: Simulated> Simulation<E> {
             WorkerEvent::Recorded { records } => 8 | (*records & 0xff) << 8,
             WorkerEvent::CheckpointRead { .. } => 9,
             WorkerEvent::Checkpoint => 10,
-            WorkerEvent::CheckpointWritten => 11,
-            WorkerEvent::Checkpointed { is_durable } => 12 | u64::from(*is_durable) << 8,
+            WorkerEvent::CheckpointWritten { .. } => 11,
+            WorkerEvent::Checkpointed { is_durable, .. } => 12 | u64::from(*is_durable) << 8,
         };
         self.digest.word(self.now.0);
         self.digest.word(kind << 16 | simulated_worker as u64);

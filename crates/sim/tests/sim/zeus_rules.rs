@@ -5,7 +5,7 @@ use shoal_cluster::topology::Topology;
 use shoal_sim::checks::{Checks, Moment, ZeusRules};
 use shoal_types::{Clock, Epoch, NodeId, ShardId, TableId, Time, WorkerId};
 use shoal_zeus::rows::Row;
-use shoal_zeus::version::{PipelineId, Slot, Version};
+use shoal_zeus::version::{PipelineId, Slot, Version, WorkerPipeline};
 use shoal_zeus::{
     GranuleId, Level, Member, OwnershipRecord, OwnershipTs, ShownRow, TransactionFact,
     ZeusObservation,
@@ -30,7 +30,8 @@ fn record(version: u64, replicas: &[u32]) -> OwnershipRecord {
 /// The row of the granule, as the slot with this clock has written it.
 fn row(clock: u64, is_valid: bool) -> ShownRow {
     let coordinator = Member { node: NodeId(0), since: Epoch(1) };
-    let pipeline = PipelineId { coordinator, worker: WorkerId(0) };
+    let of = WorkerPipeline { worker: WorkerId(0), number: 0 };
+    let pipeline = PipelineId { coordinator, of };
     let version = Version { clock: Clock(clock), pipeline, slot: Slot(clock) };
     let value = Some(Bytes::from_static(b"value"));
     ShownRow { key: (T, Bytes::from_static(b"a/x")), row: Some(Row { version, value, is_valid }) }

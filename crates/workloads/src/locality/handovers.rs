@@ -12,7 +12,7 @@
 //!
 //! Invariant: the users that a station serves are those whose rows say so.
 
-use super::homes::{HomeClient, Homes, MILLION, key, number, part_of, row, visit_numbers};
+use super::homes::{HomeClient, Homes, MILLION, key, number, row, visit_numbers};
 use crate::rows;
 use crate::workload::{Check, Done, Workload};
 use shoal_types::{Database, Error, Result, TableId, Transaction};
@@ -182,7 +182,7 @@ impl Workload for Handovers {
     }
 
     fn load_parts(&self) -> usize {
-        rows::parts(self.homes.all())
+        self.homes.parts()
     }
 
     async fn load<D: Database>(
@@ -193,10 +193,12 @@ impl Workload for Handovers {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let empty = |number| (key(number), row::<ROW_BYTES>(0));
-        if part == 0 {
-            rows::load(db, self.stations, 0..self.all_stations().into(), empty, loaded).await?;
+        if let Some(home) = self.homes.begins_home(part) {
+            let first = u64::from(home * self.shares.stations);
+            let stations = first..first + u64::from(self.shares.stations);
+            rows::load(db, self.stations, stations, empty, loaded).await?;
         }
-        rows::load(db, self.users, part_of(&self.homes, part), empty, loaded).await
+        rows::load(db, self.users, self.homes.part(part), empty, loaded).await
     }
 
     fn rows(&self) -> u64 {

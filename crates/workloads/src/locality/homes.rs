@@ -53,6 +53,24 @@ impl Homes {
         drawn + u32::from(drawn >= home)
     }
 
+    /// The parts of a load. Each is of one home, and they take turns: where objects move, its loader is the first to have them.
+    pub(super) fn parts(&self) -> usize {
+        self.homes as usize * rows::parts(self.objects.into())
+    }
+
+    /// The objects of a part, by their numbers.
+    pub(super) fn part(&self, part: usize) -> Range<u64> {
+        let (home, part) = (part % self.homes as usize, part / self.homes as usize);
+        let first = home as u64 * u64::from(self.objects);
+        let Range { start, end } = rows::part_of(self.objects.into(), part);
+        first + start..first + end
+    }
+
+    /// The home of which this part is the first, if it is.
+    pub(super) fn begins_home(&self, part: usize) -> Option<u32> {
+        u32::try_from(part).ok().filter(|home| *home < self.homes)
+    }
+
     pub(super) fn client(&self, number: usize, seed: u64) -> HomeClient {
         let home = (number % self.homes as usize) as u32;
         HomeClient { number, home, random: Random::new(seed).fork(number as u64) }
@@ -115,11 +133,6 @@ pub(super) async fn visit_numbers<D: Database>(
     Ok(missing)
 }
 
-/// Objects, by their numbers, of one part of a load.
-pub(super) fn part_of(homes: &Homes, part: usize) -> Range<u64> {
-    rows::part_of(homes.all(), part)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,6 +148,23 @@ mod tests {
                 assert_eq!(object / HOMES.objects, home);
             }
         }
+    }
+
+    #[test]
+    fn each_part_is_of_one_home() {
+        let homes = Homes { objects: 40_000, ..HOMES };
+        let mut all: Vec<_> = (0..homes.parts()).map(|part| (part, homes.part(part))).collect();
+        for (part, objects) in &all {
+            let of = |object: u64| object / u64::from(homes.objects);
+            assert_eq!(
+                (of(objects.start), of(objects.end - 1)),
+                ((part % 3) as u64, (part % 3) as u64)
+            );
+        }
+        all.sort_unstable_by_key(|(_, objects)| objects.start);
+        let ends = all.iter().map(|(_, objects)| objects.end);
+        let starts = all.iter().skip(1).map(|(_, objects)| objects.start).chain([homes.all()]);
+        assert!(all[0].1.start == 0 && ends.eq(starts), "{all:?}");
     }
 
     #[test]

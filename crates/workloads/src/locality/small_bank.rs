@@ -11,7 +11,7 @@
 //!
 //! Invariant: all balances add up to what was loaded and what committed transactions brought and took.
 
-use super::homes::{HomeClient, Homes, draw_kind, key, number, part_of, visit_numbers};
+use super::homes::{HomeClient, Homes, draw_kind, key, number, visit_numbers};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -169,7 +169,7 @@ impl Workload for SmallBank {
     }
 
     fn load_parts(&self) -> usize {
-        rows::parts(self.homes.all())
+        self.homes.parts()
     }
 
     async fn load<D: Database>(
@@ -181,7 +181,7 @@ impl Workload for SmallBank {
     ) -> Result<()> {
         let row = |account| (key(account), OPENING.to_le_bytes());
         for table in [self.savings, self.checking] {
-            rows::load(db, table, part_of(&self.homes, part), row, loaded).await?;
+            rows::load(db, table, self.homes.part(part), row, loaded).await?;
         }
         Ok(())
     }

@@ -15,7 +15,7 @@
 //!
 //! Invariants: a call forwarding has its special facility, and there are as many as were loaded and inserted and not deleted.
 
-use super::homes::{HomeClient, Homes, draw_kind, number, part_of, row};
+use super::homes::{HomeClient, Homes, draw_kind, number, row};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -240,7 +240,7 @@ impl Workload for Tatp {
     }
 
     fn load_parts(&self) -> usize {
-        rows::parts(self.homes.all())
+        self.homes.parts()
     }
 
     async fn load<D: Database>(
@@ -251,7 +251,7 @@ impl Workload for Tatp {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let mut kept = 0;
-        let rows = part_of(&self.homes, part).flat_map(|subscriber| {
+        let rows = self.homes.part(part).flat_map(|subscriber| {
             let subscriber = subscriber as u32;
             let loaded = Loaded::of(subscriber, seed);
             kept += loaded.forwardings().iter().sum::<u64>();

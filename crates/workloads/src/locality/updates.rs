@@ -2,7 +2,7 @@
 //!
 //! Invariant: the numbers at the beginning of the rows add up to the committed transactions.
 
-use super::homes::{HomeClient, Homes, key, number, part_of, row, visit_numbers};
+use super::homes::{HomeClient, Homes, key, number, row, visit_numbers};
 use crate::rows;
 use crate::tally::Tally;
 use crate::workload::{Check, Done, Workload};
@@ -51,7 +51,7 @@ impl Workload for Updates {
     }
 
     fn load_parts(&self) -> usize {
-        rows::parts(self.homes.all())
+        self.homes.parts()
     }
 
     async fn load<D: Database>(
@@ -62,7 +62,7 @@ impl Workload for Updates {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let empty = |number| (key(number), row::<ROW_BYTES>(0));
-        rows::load(db, self.objects, part_of(&self.homes, part), empty, loaded).await
+        rows::load(db, self.objects, self.homes.part(part), empty, loaded).await
     }
 
     fn rows(&self) -> u64 {

@@ -115,7 +115,12 @@ impl Voter {
 
     /// All voters, those that move behind the others.
     fn all_voters(&self) -> u64 {
-        self.homes.all() + self.moves.as_ref().map_or(0, |it| it.moves.voters.into())
+        self.homes.all() + self.moving_voters()
+    }
+
+    /// Those that move.
+    fn moving_voters(&self) -> u64 {
+        self.moves.as_ref().map_or(0, |it| it.moves.voters.into())
     }
 
     /// Whether the client takes voters instead of voting.
@@ -202,7 +207,7 @@ impl Workload for Voter {
     }
 
     fn load_parts(&self) -> usize {
-        rows::parts(self.all_voters())
+        self.homes.parts() + rows::parts(self.moving_voters())
     }
 
     async fn load<D: Database>(
@@ -213,10 +218,20 @@ impl Workload for Voter {
         loaded: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let row = |number| (key(number), 0_i64.to_le_bytes());
-        if part == 0 {
-            rows::load(db, self.contestants, 0..self.contestants().into(), row, loaded).await?;
+        if let Some(home) = self.homes.begins_home(part) {
+            let homes = self.homes.homes as usize;
+            for contestant in (home..self.contestants()).step_by(homes).map(u64::from) {
+                rows::load(db, self.contestants, contestant..contestant + 1, row, loaded).await?;
+            }
         }
-        rows::load(db, self.voters, rows::part_of(self.all_voters(), part), row, loaded).await
+        let voters = match part.checked_sub(self.homes.parts()) {
+            None => self.homes.part(part),
+            Some(part) => {
+                let Range { start, end } = rows::part_of(self.moving_voters(), part);
+                self.homes.all() + start..self.homes.all() + end
+            }
+        };
+        rows::load(db, self.voters, voters, row, loaded).await
     }
 
     fn rows(&self) -> u64 {

@@ -72,7 +72,9 @@ fn voters_that_are_loaded_elsewhere_are_taken_once() {
     let homes = Homes { homes: 1, objects: 4, remote_ppm: 0 };
     let moves = VoterMoves { clients: 1, voters: 20, together: 10, rolls_back: true };
     let workload = Voter::new(&db, homes).expect("tables").moving(moves);
-    block_on(workload.load(&db, 0, 7, &mut |_| ())).expect("loaded");
+    for part in 0..workload.load_parts() {
+        block_on(workload.load(&db, part, 7, &mut |_| ())).expect("loaded");
+    }
     let mut client = workload.client(0, 5);
     for _ in 0..2 {
         assert!(block_on(workload.next(&db, &mut client)).expect("taken").rolled_back);

@@ -126,11 +126,12 @@ impl Checkpointer {
             return Ok(None);
         }
         drop(session);
-        let end = store.clock();
-        writer.block(folder, records::TAIL, &end.0.to_le_bytes())?;
-        if Durability::of(Arc::clone(shared), end).wait().is_err() {
+        if Durability::of(Arc::clone(shared), store.clock()).wait().is_err() {
             return Ok(None);
         }
+        // At least that of each row here. The last clock that was drawn may have no record.
+        let end = shared.recorded();
+        writer.block(folder, records::TAIL, &end.0.to_le_bytes())?;
         Ok(Some((place.serial, writer.finish(folder)?)))
     }
 }

@@ -38,8 +38,10 @@ pub(super) struct LogThread<F> {
     writer: LogWriter,
     effects: VecDeque<LogEffect>,
     order: ClockOrder,
-    /// Up to which clock all is durable when the record of this number is.
-    clocks: VecDeque<(u64, Clock)>,
+    /// What is durable when the record of a number is.
+    clocks: VecDeque<Reached>,
+    /// The last clock whose transaction has a record.
+    recorded: Clock,
     /// Answers to records of other kinds, by their numbers.
     answers: VecDeque<(u64, Sender<()>)>,
     checkpointer: Checkpointer,
@@ -48,6 +50,15 @@ pub(super) struct LogThread<F> {
     maker: Option<JoinHandle<()>>,
     is_closing: bool,
     is_sealed: bool,
+}
+
+/// What is durable when the record `number` is.
+struct Reached {
+    number: u64,
+    /// All up to this clock.
+    clock: Clock,
+    /// The last one up to there that has a record.
+    recorded: Clock,
 }
 
 /// Ends the waits when the thread ends, in any way.
@@ -70,7 +81,7 @@ impl<F: ThreadFolder> LogThread<F> {
         writer: LogWriter,
         effects: Vec<LogEffect>,
     ) -> LogThread<F> {
-        let order = ClockOrder::after(store.clock());
+        let (order, recorded) = (ClockOrder::after(store.clock()), store.clock());
         LogThread {
             shared,
             store,
@@ -79,6 +90,7 @@ impl<F: ThreadFolder> LogThread<F> {
             effects: effects.into(),
             order,
             clocks: VecDeque::new(),
+            recorded,
             answers: VecDeque::new(),
             checkpointer,
             checkpoint: None,
@@ -129,8 +141,10 @@ impl<F: ThreadFolder> LogThread<F> {
                 while let Some((clock, record)) = self.order.next() {
                     if let Some(payload) = record {
                         self.append(records::TRANSACTION, payload);
+                        self.recorded = clock;
                     }
-                    self.clocks.push_back((self.writer.appended(), clock));
+                    let (number, recorded) = (self.writer.appended(), self.recorded);
+                    self.clocks.push_back(Reached { number, clock, recorded });
                 }
             }
             Told::Record { kind, payload, done } => {
@@ -184,16 +198,12 @@ impl<F: ThreadFolder> LogThread<F> {
     /// Informs others how far the log is.
     fn publish(&mut self) {
         let persisted = self.writer.persisted();
-        let mut durable = None;
-        while let Some((number, clock)) = self.clocks.front().copied() {
-            if number > persisted {
-                break;
-            }
-            durable = Some(clock);
-            self.clocks.pop_front();
+        let mut last = None;
+        while self.clocks.front().is_some_and(|reached| reached.number <= persisted) {
+            last = self.clocks.pop_front();
         }
-        if let Some(clock) = durable {
-            self.shared.durable.advance(clock);
+        if let Some(Reached { clock, recorded, .. }) = last {
+            self.shared.advance(recorded, clock);
         }
         while self.answers.front().is_some_and(|(number, _)| *number <= persisted) {
             let (_, done) = self.answers.pop_front().expect("there is one");

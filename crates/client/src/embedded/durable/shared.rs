@@ -48,6 +48,9 @@ pub(super) struct LogPlace {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) durable: DurableClock,
+    /// The last clock that is durable and has a record: the log reaches it when it is read again. Transactions that failed have
+    /// drawn clocks, and have no records.
+    recorded: AtomicU64,
     inbox: Mutex<Inbox>,
     /// The thread of the log sleeps, or is about to.
     is_idle: AtomicBool,
@@ -79,6 +82,7 @@ impl Shared {
     pub(super) fn new(clock: Clock, segment_bytes: u64) -> Shared {
         Shared {
             durable: DurableClock::new(clock),
+            recorded: AtomicU64::new(clock.0),
             inbox: Mutex::default(),
             is_idle: AtomicBool::new(false),
             thread: OnceLock::new(),
@@ -144,6 +148,11 @@ impl Shared {
             self.taking.compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire);
     }
 
+    /// The last durable clock that has a record.
+    pub(super) fn recorded(&self) -> Clock {
+        Clock(self.recorded.load(Ordering::Acquire))
+    }
+
     pub(super) fn place(&self) -> LogPlace {
         *lock(&self.place)
     }
@@ -153,6 +162,13 @@ impl Shared {
 impl Shared {
     pub(super) fn begin_thread(&self) {
         self.thread.set(std::thread::current()).expect("a log has one thread");
+    }
+
+    /// All up to the clock `durable` are durable; `recorded` is the last of them that has a record.
+    pub(super) fn advance(&self, recorded: Clock, durable: Clock) {
+        // Before those that wait go on.
+        self.recorded.store(recorded.0, Ordering::Release);
+        self.durable.advance(durable);
     }
 
     pub(super) fn set_place(&self, place: LogPlace) {

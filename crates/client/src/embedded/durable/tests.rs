@@ -54,6 +54,8 @@ struct Process {
     clocks: Vec<Clock>,
     /// What was durable when it began.
     begun: Clock,
+    /// The last clock that has a record.
+    recorded: Clock,
 }
 
 impl Process {
@@ -67,7 +69,17 @@ impl Process {
         let checkpointer = Checkpointer::new(IDENTITY, checkpoints, tables, 4096, 0, 0);
         let (session, begun) = (store.session().unwrap(), store.clock());
         let (effects, clocks) = (effects.into(), Vec::new());
-        Process { disk, store, session, writer, effects, checkpointer, clocks, begun }
+        Process {
+            disk,
+            store,
+            session,
+            writer,
+            effects,
+            checkpointer,
+            clocks,
+            begun,
+            recorded: begun,
+        }
     }
 
     /// Carries out so many effects.
@@ -118,6 +130,15 @@ impl Process {
         locked.install_committed_until(usize::MAX, stamp, |_| false);
         drop(locked);
         self.append(records::TRANSACTION, record, clock);
+        self.recorded = clock;
+    }
+
+    /// A transaction that has drawn its clock when it finds that what it read has changed.
+    fn fail(&mut self) {
+        let table = self.store.open_tables().next().expect("there is one");
+        let transaction = self.session.begin();
+        transaction.put(table, b"failed", b"value").unwrap();
+        transaction.lock().unwrap().draw_clock();
     }
 
     fn durable(&self) -> Clock {
@@ -129,11 +150,15 @@ impl Process {
     fn checkpoint(&mut self) {
         let place = LogPlace { clock: self.store.clock(), serial: self.writer.serial() };
         self.work(u64::MAX);
-        let shared = Arc::new(Shared::new(self.store.clock(), 4096));
-        shared.set_place(place);
-        let done = self.checkpointer.run(&shared, &self.store, &mut self.disk);
-        let (first, _) = done.expect("the disk does not fail");
+        let (first, _) = self.run_checkpointer(place).expect("the disk does not fail");
         self.change(|writer, effects| writer.truncate(first, effects));
+    }
+
+    fn run_checkpointer(&mut self, place: LogPlace) -> Option<(u64, u64)> {
+        let shared = Arc::new(Shared::new(Clock::ZERO, 4096));
+        shared.advance(self.recorded, self.store.clock());
+        shared.set_place(place);
+        self.checkpointer.run(&shared, &self.store, &mut self.disk)
     }
 }
 
@@ -152,7 +177,10 @@ fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
             states.retain(|other, _| *other <= clock);
             process.create_table(&format!("t{}", random.next_u64()));
             for _ in 0..random.below(30) {
-                process.commit(&mut random);
+                match random.below(6) {
+                    0 => process.fail(),
+                    _ => process.commit(&mut random),
+                }
                 states.insert(process.store.clock(), state_of(&process.store));
                 process.work(random.below(4));
                 if random.below(9) == 0 {
@@ -193,9 +221,7 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
             _ => {}
         }
         let place = LogPlace { clock: process.store.clock(), serial: process.writer.serial() };
-        let shared = Arc::new(Shared::new(process.store.clock(), 4096));
-        shared.set_place(place);
-        let done = process.checkpointer.run(&shared, &process.store, &mut process.disk);
+        let done = process.run_checkpointer(place);
         assert_eq!(done.is_some(), flushes >= 2);
         process.disk.faults = Default::default();
         process.disk.lose_power(|| false);

@@ -7,7 +7,7 @@ use crate::planted_bugs::ZeusPlantedBug;
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot};
 use shoal_types::{Backoff, NodeId, Time};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a follower keeps of a pipeline.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,8 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct FollowedPipelines {
     pub(super) followed: BTreeMap<PipelineId, Followed>,
+    /// Those that have pending slots.
+    open: BTreeSet<PipelineId>,
     pub(super) replays: Replays,
 }
 
@@ -78,6 +80,7 @@ impl FollowedPipelines {
             (held.inv.followers, held.from) = (inv.followers, from);
         }
         let acknowledged = followed.apply(scope, ownership);
+        note_open(&mut self.open, pipeline, followed);
         let is_applied = followed.applied >= slot || scope.has(ZeusPlantedBug::AckUnapplied);
         let known = is_applied && !acknowledged.iter().any(|(_, other)| *other == slot);
         let known = known.then_some((from, slot));
@@ -102,12 +105,20 @@ impl FollowedPipelines {
         for (to, slot) in followed.apply(scope, ownership) {
             scope.send(to, MessageBody::ReplicationAck { pipeline, slot });
         }
+        note_open(&mut self.open, pipeline, followed);
+    }
+
+    /// Looks anew which pipelines have pending slots.
+    pub(super) fn note_all_open(&mut self) {
+        let open = self.followed.iter().filter(|(_, followed)| !followed.pending.is_empty());
+        self.open = open.map(|(pipeline, _)| *pipeline).collect();
     }
 
     /// Reminds senders of what is still pending here, ever later: the `ReplicationVal` was lost, or the slot waits for another
     /// follower. Of a pipeline the last slot is named, since what validates it validates those before it.
     pub(crate) fn remind(&mut self, scope: &mut Scope<'_>) {
-        for (pipeline, followed) in &mut self.followed {
+        for pipeline in &self.open {
+            let followed = self.followed.get_mut(pipeline).expect("it has pending slots");
             let Some((slot, held)) = followed.pending.iter_mut().next_back() else { continue };
             if held.remind_at > scope.now || self.replays.has(*pipeline, *slot) {
                 continue;
@@ -123,11 +134,19 @@ impl FollowedPipelines {
 
     /// When something has to be sent again.
     pub(crate) fn wakes_at(&self) -> Option<Time> {
-        let pending = self.followed.iter().filter_map(|(pipeline, of)| {
-            let (slot, held) = of.pending.last_key_value()?;
+        let pending = self.open.iter().filter_map(|pipeline| {
+            let (slot, held) = self.followed[pipeline].pending.last_key_value()?;
             (!self.replays.has(*pipeline, *slot)).then_some(held.remind_at)
         });
         pending.chain(self.replays.wakes_at()).min()
+    }
+}
+
+/// Notes whether the pipeline has pending slots.
+fn note_open(open: &mut BTreeSet<PipelineId>, pipeline: PipelineId, followed: &Followed) {
+    match followed.pending.is_empty() {
+        true => drop(open.remove(&pipeline)),
+        false => drop(open.insert(pipeline)),
     }
 }
 

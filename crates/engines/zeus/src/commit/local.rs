@@ -12,7 +12,7 @@ use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::Level;
 use crate::rows::{GranuleRows, RowKey, RowWrite, Rows};
 use crate::scope::Scope;
-use crate::version::{Slot, Version};
+use crate::version::{Slot, Version, WorkerPipeline};
 use bytes::Bytes;
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Clock, Time, WorkerId};
@@ -80,16 +80,16 @@ pub enum ReadCommit {
 pub enum CommitRefusal {
     /// The node does not own a granule, or has to let it go: it has to be wanted anew.
     NotOwned(GranuleId),
-    /// A pending slot of another worker has read or written the granule, or an older transaction of another worker waits for
-    /// such slots. It passes when those are validated.
-    OtherWorker(GranuleId),
+    /// A pending slot of another pipeline has read or written the granule, or an older transaction waits for such slots. It passes
+    /// when those are validated.
+    OtherPipeline(GranuleId),
     /// Something that was read has changed.
     Changed(GranuleId),
     /// The granule would grow, and have more bytes than [`GRANULE_BYTES_MAX`](crate::granule::GRANULE_BYTES_MAX).
     GranuleFull(GranuleId),
     /// It writes so many bytes, more than [`SLOT_BYTES_MAX`].
     TooManyBytes(usize),
-    /// Too many slots of the worker are pending. It passes when the oldest is validated.
+    /// Too many slots of the pipeline are pending. It passes when the oldest is validated.
     PipelineFull,
     /// The node is out of the configuration.
     NotMember,
@@ -112,21 +112,30 @@ impl Pipelines {
     ) -> Result<Slot, CommitRefusal> {
         assert!(!commit.writes.is_empty(), "a transaction that writes nothing has no slot");
         let worker = commit.worker;
-        let id = Pipelines::id(scope, worker).ok_or(CommitRefusal::NotMember)?;
-        if self.workers[worker.0 as usize].pending.len() >= scope.options.slots_pending_max {
-            return Err(CommitRefusal::PipelineFull);
-        }
+        scope.view.member(scope.node).ok_or(CommitRefusal::NotMember)?;
         let bytes = commit.slot_bytes();
         if bytes > SLOT_BYTES_MAX {
             return Err(CommitRefusal::TooManyBytes(bytes));
         }
         let admitted = self.admit(scope, ownership, &commit);
-        if let Err(CommitRefusal::OtherWorker(granule)) = &admitted {
-            self.turns.wait(granule, worker, commit.born);
+        if let Err(CommitRefusal::OtherPipeline(_)) = &admitted {
+            for granule in commit.touched() {
+                if self.touching(&granule).is_some() {
+                    self.turns.wait(&granule, worker, commit.born);
+                }
+            }
         }
-        let touched = admitted?;
-        touched.iter().for_each(|granule| self.turns.commit(granule, worker, commit.born));
-        let pipeline = &self.workers[worker.0 as usize];
+        let (touched, touching) = admitted?;
+        let readers = commit.writes.iter().flat_map(|writes| ownership.readers(&writes.granule));
+        let followers: BTreeSet<_> =
+            readers.filter(|reader| *reader != scope.node && scope.view.is_live(*reader)).collect();
+        let touching = touching.filter(|_| !scope.has(ZeusPlantedBug::SplitDependent));
+        let of = touching.unwrap_or_else(|| self.choose(worker, &followers));
+        let pipeline = self.get(of);
+        if pipeline.pending.len() >= scope.options.slots_pending_max {
+            return Err(CommitRefusal::PipelineFull);
+        }
+        let id = Pipelines::id(scope, of).ok_or(CommitRefusal::NotMember)?;
         let clocks = touched.iter().map(|granule| ownership.clock(granule));
         let least = pipeline.last_clock;
         let clock = match scope.has(ZeusPlantedBug::ClockWithoutGranule) {
@@ -134,10 +143,8 @@ impl Pipelines {
             false => clocks.fold(least, Clock::max),
         };
         let clock = Clock(clock.0 + 1);
-        let readers = commit.writes.iter().flat_map(|writes| ownership.readers(&writes.granule));
-        let followers: BTreeSet<_> =
-            readers.filter(|reader| *reader != scope.node && scope.view.is_live(*reader)).collect();
         let slot = pipeline.last.next();
+        touched.iter().for_each(|granule| self.turns.commit(granule, worker, commit.born));
         let LocalCommit { writes, tag, .. } = commit;
         let inv = ReplicationInv {
             pipeline: id,
@@ -174,8 +181,9 @@ impl Pipelines {
         Ok(slot)
     }
 
-    /// Commits a transaction that only reads, behind the last slot of its worker: it is validated with that one, and until then
-    /// what it has read does not move. All that it read is committed before it: by this worker, or validated.
+    /// Commits a transaction that only reads, behind the last slot of the pipeline that has touched something of it: it is validated
+    /// with that one, and until then what it has read does not move. All that it read is committed before it: in this pipeline, or
+    /// validated.
     ///
     /// # Errors
     /// [`CommitRefusal`], if it cannot be now.
@@ -186,29 +194,27 @@ impl Pipelines {
         commit: &LocalCommit,
     ) -> Result<ReadCommit, CommitRefusal> {
         assert!(commit.writes.is_empty(), "a transaction that writes has a slot");
-        Pipelines::id(scope, commit.worker).ok_or(CommitRefusal::NotMember)?;
-        let touched = self.admit(scope, ownership, commit)?;
-        let pipeline = &mut self.workers[commit.worker.0 as usize];
-        let last = pipeline.pending.back_mut();
-        let Some(last) = last.filter(|_| !scope.has(ZeusPlantedBug::AnswerBeforeReads)) else {
-            return Ok(ReadCommit::Validated);
-        };
+        scope.view.member(scope.node).ok_or(CommitRefusal::NotMember)?;
+        let (touched, touching) = self.admit(scope, ownership, commit)?;
+        let touching = touching.filter(|_| !scope.has(ZeusPlantedBug::AnswerBeforeReads));
+        let Some(of) = touching else { return Ok(ReadCommit::Validated) };
+        let last = self.get_mut(of).pending.back_mut().expect("a slot of it is pending");
         last.readers.push(commit.tag);
         let touched: Vec<_> =
             touched.into_iter().filter(|granule| last.touched.insert(granule.clone())).collect();
-        touched.iter().for_each(|granule| self.touch(granule, commit.worker));
+        touched.iter().for_each(|granule| self.touch(granule, of));
         Ok(ReadCommit::Pending)
     }
 
-    /// All that a transaction has touched, if the node owns that, no other worker has a pending slot that touches it, and what
-    /// was read is still so.
+    /// All that a transaction has touched, if the node owns that, and what was read is still so; and the pipeline of the worker whose
+    /// pending slots have touched something of it, if there is one. All of them have to be of that one.
     fn admit(
         &self,
         scope: &Scope<'_>,
         ownership: &Ownership,
         commit: &LocalCommit,
-    ) -> Result<BTreeSet<GranuleId>, CommitRefusal> {
-        let touched = commit.touched();
+    ) -> Result<(BTreeSet<GranuleId>, Option<WorkerPipeline>), CommitRefusal> {
+        let (touched, mut of) = (commit.touched(), None);
         for granule in &touched {
             let hold = scope.options.hold;
             let absent = || commit.reads.iter().all(|read| read.granule != *granule);
@@ -222,12 +228,17 @@ impl Pipelines {
                 return Err(CommitRefusal::NotOwned(granule.clone()));
             }
             let is_behind = self.turns.is_behind(granule, commit.worker, commit.born);
-            if is_behind || self.touching(granule).any(|other| other != commit.worker) {
-                return Err(CommitRefusal::OtherWorker(granule.clone()));
+            let touching = self.touching(granule);
+            let is_other = touching.is_some_and(|it| {
+                it.worker != commit.worker || of.is_some_and(|pipeline| pipeline != it)
+            });
+            if is_behind || is_other {
+                return Err(CommitRefusal::OtherPipeline(granule.clone()));
             }
+            of = of.or(touching);
         }
         commit.validate(scope)?;
-        Ok(touched)
+        Ok((touched, of))
     }
 }
 

@@ -44,6 +44,7 @@ impl FollowedPipelines {
                 }
             }
         }
+        self.note_all_open();
     }
 
     /// Sends again what is replayed, to the followers that have not acknowledged it.

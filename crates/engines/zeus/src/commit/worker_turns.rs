@@ -1,10 +1,12 @@
-//! Which worker of a node is next on a granule that several of them write.
+//! Which transaction of a node is next on a granule that several workers write, or several pipelines of one.
 //!
-//! A transaction waits until no pending slot of another worker has touched its granules. The worker of those slots may begin
-//! others all the time, so the oldest transaction that waits for a granule is noted, and younger ones of other workers wait behind
-//! it. Transactions that wait hold nothing, and slots end: the oldest one of all commits.
+//! A transaction waits until no pending slot of another pipeline has touched its granules. Others may begin such slots all the
+//! time, so the oldest transaction that waits for a granule is noted, and younger ones wait behind it. Transactions that wait hold nothing, and slots end: the oldest one of all commits.
 //!
-//! Invariant: while a transaction is noted without a limit, slots of other workers touch the granule. Once they are validated it is
+//! It is noted on all of its granules that pending slots touch, also of the pipeline that it will join: otherwise it would find one
+//! granule free, and the next one touched again.
+//!
+//! Invariant: while a transaction is noted without a limit, pending slots touch the granule. Once they are validated it is
 //! woken, and has to come back within [`favour`](crate::ZeusOptions::favour): it may have failed meanwhile.
 
 use crate::granule::GranuleId;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct WorkerTurns(BTreeMap<GranuleId, Waiting>);
 
-/// The oldest transaction that waits for slots of other workers on a granule.
+/// The oldest transaction that waits for slots of other pipelines on a granule.
 #[derive(Debug)]
 struct Waiting {
     worker: WorkerId,
@@ -25,7 +27,7 @@ struct Waiting {
 }
 
 impl WorkerTurns {
-    /// A transaction of the worker that was born then waits for slots of other workers.
+    /// A transaction of the worker that was born then waits for slots of other pipelines.
     pub(super) fn wait(&mut self, granule: &GranuleId, worker: WorkerId, born: Time) {
         let waiting = self.0.get(granule);
         if waiting.is_none_or(|waiting| born <= waiting.born) {
@@ -33,10 +35,12 @@ impl WorkerTurns {
         }
     }
 
-    /// Whether an older transaction of another worker waits for the granule.
+    /// Whether an older transaction waits for the granule.
     pub(super) fn is_behind(&self, granule: &GranuleId, worker: WorkerId, born: Time) -> bool {
         let waiting = self.0.get(granule);
-        waiting.is_some_and(|waiting| waiting.worker != worker && waiting.born < born)
+        waiting.is_some_and(|waiting| {
+            (waiting.worker, waiting.born) != (worker, born) && waiting.born < born
+        })
     }
 
     /// A transaction of the worker that was born then is committed.
@@ -47,15 +51,9 @@ impl WorkerTurns {
         }
     }
 
-    /// Slots that touched the granule are validated; those of `touching` are not.
-    pub(super) fn settle(
-        &mut self,
-        granule: &GranuleId,
-        mut touching: impl Iterator<Item = WorkerId>,
-        until: Time,
-    ) {
-        let Some(waiting) = self.0.get_mut(granule) else { return };
-        if touching.all(|worker| worker == waiting.worker) {
+    /// No pending slot touches the granule any more.
+    pub(super) fn settle(&mut self, granule: &GranuleId, until: Time) {
+        if let Some(waiting) = self.0.get_mut(granule) {
             waiting.until.get_or_insert(until);
         }
     }

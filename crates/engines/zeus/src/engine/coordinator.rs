@@ -92,8 +92,8 @@ impl Zeus {
             return;
         }
         let transaction = self.transactions.entry(sequence);
-        let transaction =
-            transaction.or_insert_with(|| ZeusTransaction::new(remote_branches, &self.prediction));
+        let transaction = transaction
+            .or_insert_with(|| ZeusTransaction::boxed(remote_branches, &self.prediction));
         for (shard, operations) in operations {
             self.runtime.counters.operations += operations.len() as u64;
             transaction.take(shard, operations);
@@ -109,8 +109,8 @@ impl Zeus {
         self.runtime.worker_context.submit(&remote_branches.marks);
         let rest = remote_branches.take_rest();
         let transaction = self.transactions.entry(sequence);
-        let transaction =
-            transaction.or_insert_with(|| ZeusTransaction::new(&remote_branches, &self.prediction));
+        let transaction = transaction
+            .or_insert_with(|| ZeusTransaction::boxed(&remote_branches, &self.prediction));
         for (shard, operations) in rest {
             self.runtime.counters.operations += operations.len() as u64;
             transaction.take(shard, operations);
@@ -250,7 +250,7 @@ impl Zeus {
     fn wait(
         &mut self,
         sequence: u64,
-        mut transaction: ZeusTransaction,
+        mut transaction: Box<ZeusTransaction>,
         obstacles: &[Obstacle],
         effects: &mut ZeusEffects,
     ) {
@@ -358,7 +358,7 @@ impl Zeus {
             Err(CommitRefusal::NotOwned(granule)) => {
                 CommitProgress::Waits(Obstacle::Granule(granule, Level::Owner))
             }
-            Err(CommitRefusal::OtherWorker(_) | CommitRefusal::PipelineFull) => {
+            Err(CommitRefusal::OtherPipeline(_) | CommitRefusal::PipelineFull) => {
                 CommitProgress::Waits(Obstacle::Slots)
             }
             Err(CommitRefusal::Changed(granule)) => {

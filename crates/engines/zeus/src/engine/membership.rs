@@ -20,10 +20,12 @@ impl Zeus {
         self.runtime.worker_context.configured(&configuration, incarnation);
         let node = self.shared.node;
         let view = view_of(&configuration, node, incarnation);
-        let topology = &configuration.topology;
         let (before, member) = self.with_node(effects, |shared| {
             let before = shared.node.view().member(node);
-            shared.node.place(now, placement(topology));
+            if shared.placed.is_none_or(|placed| placed < configuration.age()) {
+                shared.placed = Some(configuration.age());
+                shared.node.place(now, placement(&configuration.topology));
+            }
             shared.node.enter(now, view);
             (before, shared.node.view().member(node))
         });
@@ -100,5 +102,51 @@ fn view_of(configuration: &Configuration, node: NodeId, incarnation: Incarnation
         epoch: configuration.epoch,
         members: live.map(|(of, standing)| (of, standing.since)).collect(),
         directories: configuration.shards.iter().map(directory).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ZeusEngineOptions;
+    use shoal_cluster::manager::{ManagerOptions, Revision, StateMachine};
+    use shoal_cluster::topology::{Partitioning, Topology};
+    use shoal_engine::engine::{Engine, EngineEffects, EngineEvent, Setup};
+    use shoal_types::{TableId, WorkerId};
+
+    /// A worker may be late with a configuration from before a table was created.
+    #[test]
+    fn an_older_configuration_drops_no_newer_table() {
+        let hashed = || Partitioning::Hash { prefix_bytes: 1 };
+        let topology = |names: &[&'static str]| {
+            let tables = names.iter().map(|name| (*name, hashed()));
+            Topology::symmetric(1, 1, 3, 0, 2).with_tables(tables).expect("a valid topology")
+        };
+        let (earlier, later) = (topology(&["t"]), topology(&["t", "u"]));
+        let setup = Setup {
+            topology: Arc::new(earlier.clone()),
+            procedures: Arc::default(),
+            streams: Default::default(),
+            options: ZeusEngineOptions::default(),
+        };
+        let shared = Zeus::share(&setup, NodeId(0));
+        let mut workers = [0, 1].map(|worker| Zeus::new(WorkerId(worker), Arc::clone(&shared), 1));
+        let machine = StateMachine::new(Arc::clone(&setup.topology), ManagerOptions::default());
+        let configuration = |revision, topology: &Topology| {
+            let mut configuration = Configuration::clone(machine.configuration());
+            configuration.revision = Revision(revision);
+            configuration.topology = Arc::new(topology.clone());
+            Arc::new(configuration)
+        };
+        for (worker, revision, topology) in
+            [(0, 10, &earlier), (0, 11, &later), (1, 10, &earlier), (1, 11, &later)]
+        {
+            let configuration = configuration(revision, topology);
+            let event = EngineEvent::Configured { configuration, incarnation: Incarnation(1) };
+            workers[worker].step(Time(1), event, &mut EngineEffects::new());
+        }
+        let shared = shared.lock();
+        let layout = &shared.node.placement().layout;
+        assert!(!layout.is_dropped(TableId(0)) && !layout.is_dropped(TableId(1)));
     }
 }

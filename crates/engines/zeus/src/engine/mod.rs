@@ -79,7 +79,8 @@ pub struct Zeus {
     shared: Arc<ZeusShared>,
     runtime: Runtime<ZeusEngineMessage>,
     /// The transactions of this worker that have asked for something and are not answered, by their numbers.
-    transactions: BTreeMap<u64, ZeusTransaction>,
+    /// In boxes: they come and go in each step.
+    transactions: BTreeMap<u64, Box<ZeusTransaction>>,
     /// Of them those that are looked at in each step: they wait for something that no event shows.
     watched: BTreeSet<u64>,
     /// Which reads are expected to be followed by writes.

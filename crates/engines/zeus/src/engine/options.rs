@@ -4,6 +4,10 @@ use crate::options::ZeusOptions;
 use shoal_engine::execution::Limits;
 use std::time::Duration;
 
+/// Transactions that a worker lets begin at once. More than the other engines: most find all that they want at the node, so that
+/// they hold up no other, and what they send to the followers travels together.
+const BEGINS_MAX: usize = 16;
+
 /// How `zeus` behaves. The default does the right thing.
 #[derive(Debug, Clone)]
 pub struct ZeusEngineOptions {
@@ -30,7 +34,7 @@ impl ZeusEngineOptions {
 impl Default for ZeusEngineOptions {
     fn default() -> ZeusEngineOptions {
         ZeusEngineOptions {
-            limits: Limits::default(),
+            limits: Limits { begins_max: BEGINS_MAX, ..Limits::default() },
             protocol: ZeusOptions::DEFAULT,
             pending_wait_max: Duration::from_millis(10),
             moves_within: Duration::from_millis(100),

@@ -11,6 +11,7 @@ use crate::options::Effect;
 use crate::ownership::Ticket;
 use crate::record::Level;
 use crate::scope::Placement;
+use shoal_cluster::manager::{Generation, Revision};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::engine::Setup;
@@ -31,6 +32,8 @@ pub struct ZeusShared {
 #[derive(Debug)]
 pub(super) struct SharedNode {
     pub(super) node: ZeusNode,
+    /// The configuration whose tables are placed: workers learn of them one after the other.
+    pub(super) placed: Option<(Generation, Revision)>,
     /// What each worker is to learn.
     news: Vec<WorkerNews>,
     /// The workers whose transactions wait for rows to become valid.
@@ -83,6 +86,7 @@ impl ZeusShared {
         let options = setup.options.protocol;
         let state = SharedNode {
             node: ZeusNode::new(node, workers, placement, options, u64::from(node.0)),
+            placed: None,
             news: (0..workers).map(|_| WorkerNews::default()).collect(),
             watching: BTreeSet::new(),
             validations: 0,

@@ -93,11 +93,11 @@ impl From<Rejected> for NotDone {
 }
 
 impl ZeusTransaction {
-    pub(super) fn new(
+    pub(super) fn boxed(
         remote_branches: &Rc<RemoteBranches>,
         prediction: &Rc<WritePrediction>,
-    ) -> ZeusTransaction {
-        ZeusTransaction {
+    ) -> Box<ZeusTransaction> {
+        Box::new(ZeusTransaction {
             remote_branches: Rc::clone(remote_branches),
             reads: ReadSet::default(),
             writes: BTreeMap::new(),
@@ -109,7 +109,7 @@ impl ZeusTransaction {
             revealing: None,
             waits_until: None,
             pending_until: None,
-        }
+        })
     }
 
     /// Operations have come, to be done in their order.

@@ -154,9 +154,7 @@ impl Ownership {
         }
         let known = &self.holding_mut(granule).record;
         let is_news = record.o_ts > known.o_ts;
-        // A node becomes the owner only by completing its own request (rule Z1).
-        let is_gift = record.owner == Some(scope.node) && known.owner != Some(scope.node);
-        if is_news && !is_gift {
+        if is_news && !is_gift(scope.node, known, &record) {
             self.validate_record(scope, granule, record);
         }
         self.note(scope, granule);
@@ -282,4 +280,10 @@ impl Holding {
         (self.is_replica, self.serves, self.begins_empty) = (false, false, false);
         self.clock = Clock::ZERO;
     }
+}
+
+/// Whether the record names the node as the owner, which it is not as far as it knows: a node becomes the owner only by completing
+/// its own request (rule Z1).
+pub(super) fn is_gift(node: NodeId, known: &OwnershipRecord, record: &OwnershipRecord) -> bool {
+    record.owner == Some(node) && known.owner != Some(node)
 }

@@ -1,9 +1,10 @@
 //! A requester: it asks for levels, collects acknowledgements, applies, and notifies the arbiters.
 
+use super::arbiter::is_gift;
 use super::driver::{addressed, lacks_rows, told};
 use super::{Collected, Holding, OpenRequest, Ownership, Ticket, Want};
 use crate::granule::GranuleId;
-use crate::message::{MessageBody, OwnershipAck, OwnershipRequest};
+use crate::message::{Inv, MessageBody, OwnershipAck, OwnershipRequest};
 use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::{Level, OwnershipRecord, OwnershipTs, RequestKind};
 use crate::scope::Scope;
@@ -96,6 +97,20 @@ impl Ownership {
             let holding = self.granules.get(granule);
             holding.is_some_and(|holding| holding.pending.is_none() && holding.record.is_lost())
         })
+    }
+
+    /// Whether the replaced record of an `Inv` may be so: it does not name this node as an owner that it never was.
+    pub(crate) fn is_plausible_replaced(&self, node: NodeId, inv: &Inv) -> bool {
+        let known = self.granules.get(&inv.granule).map(|holding| &holding.record);
+        let none = OwnershipRecord::default();
+        let known = known.unwrap_or(&none);
+        inv.replaced.o_ts <= known.o_ts || !is_gift(node, known, &inv.replaced)
+    }
+
+    /// Whether a request of this node with this number was granted by a record with an earlier timestamp.
+    pub(crate) fn was_granted(&self, granule: &GranuleId, number: u64, o_ts: OwnershipTs) -> bool {
+        let holding = self.granules.get(granule);
+        holding.is_some_and(|holding| number <= holding.granted && holding.record.o_ts < o_ts)
     }
 
     /// Whether this node has made a request with this number.

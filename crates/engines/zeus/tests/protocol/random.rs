@@ -444,7 +444,7 @@ impl Run {
                 self.transactions[number].stage = match why {
                     CommitRefusal::NotMember => Stage::Lost,
                     CommitRefusal::NotOwned(_)
-                    | CommitRefusal::OtherWorker(_)
+                    | CommitRefusal::OtherPipeline(_)
                     | CommitRefusal::Changed(_)
                     | CommitRefusal::GranuleFull(_)
                     | CommitRefusal::TooManyBytes(_)
