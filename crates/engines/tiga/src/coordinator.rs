@@ -12,7 +12,7 @@ use crate::observation::{Path, TigaObservation};
 use crate::planted_bugs::TigaPlantedBug;
 use crate::stamp::ArrivalTimes;
 use crate::step::Step;
-use crate::transaction::Transaction;
+use crate::transaction::{Part, Transaction};
 use crate::view::{Quorums, ShardView};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
@@ -117,8 +117,12 @@ impl Coordinator {
     }
 
     /// Whether a majority of each participant is so near that votes would save nothing (§6 of the paper). Votes show how far
-    /// replicas are, so some transactions are voted for nevertheless.
+    /// replicas are, so some transactions are voted for nevertheless; but none that writes a range, since its digest does not cover
+    /// those that have read a key of it.
     fn waits_for_logs(&mut self, step: &Step<'_>, transaction: &Transaction) -> bool {
+        if transaction.parts.iter().any(Part::writes_ranges) {
+            return true;
+        }
         let within = step.options.by_log_within;
         if within.is_zero() || self.delays_due <= step.now {
             self.delays_due = step.now + DELAYS_EVERY;

@@ -35,6 +35,9 @@ use std::sync::Arc;
 /// With so many entries on their way, what is released gathers until one is decided.
 const UNDECIDED_MAX: usize = 64;
 
+/// An entry is made of what is released when it has so many bytes: a longer one than the network takes would never arrive.
+const BATCH_BYTES_MAX: usize = 4 << 20;
+
 /// What another participant has proposed.
 #[derive(Debug, Clone, Copy)]
 struct Proposal {
@@ -434,6 +437,7 @@ impl Replica {
         if !record.transaction.by_log {
             leading.undecided_votes.add(&record, work);
         }
+        leading.batch_bytes += record.bytes();
         leading.batch.push(Arc::clone(&record));
         leading.unstable.remove(&stamp.id);
         leading.inherited.remove(&stamp.id);
@@ -442,6 +446,9 @@ impl Replica {
         step.observe(|| TigaObservation::Released { shard, ballot, record: Arc::clone(&record) });
         if !is_voted && !record.transaction.by_log {
             self.vote(step, &record, false, times);
+        }
+        if self.leading.as_ref().is_some_and(|leading| leading.batch_bytes >= BATCH_BYTES_MAX) {
+            self.flush(step, true);
         }
     }
 
@@ -552,6 +559,7 @@ impl Replica {
         let seal = behind.min(bound).max(leading.seal).max(self.ledger.seal);
         (leading.seal, leading.seal_at) = (seal, step.now + step.options.seal_every);
         leading.needs_seal = has_batch;
+        leading.batch_bytes = 0;
         let records = std::mem::take(&mut leading.batch);
         let settled = std::mem::take(&mut leading.settled);
         let refused = std::mem::take(&mut leading.refusals);

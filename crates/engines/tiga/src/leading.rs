@@ -67,6 +67,8 @@ pub struct Leading {
     pub(crate) phase: Phase,
     /// Released in this step, and not yet in an entry.
     pub(crate) batch: Vec<Arc<Record>>,
+    /// About the bytes of that.
+    pub(crate) batch_bytes: usize,
     /// The last seal that was announced, and when the next is due on the local clock.
     pub(crate) seal: Time,
     pub(crate) seal_at: Time,
@@ -101,6 +103,7 @@ impl Leading {
             since,
             phase: Phase::preparing(repetition),
             batch: Vec::new(),
+            batch_bytes: 0,
             seal: Time::ZERO,
             seal_at: now,
             needs_seal: true,

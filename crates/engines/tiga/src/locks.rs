@@ -251,6 +251,19 @@ impl LockIndex {
         before.find(|(_, mode)| *mode == Mode::Write).map(|(other, _)| *other)
     }
 
+    /// All that read the resource and do not write it, of those with smaller stamps than the one and greater ones than the other.
+    pub fn readers(
+        &self,
+        after: Option<Stamp>,
+        before: Stamp,
+        resource: Resource,
+    ) -> impl Iterator<Item = Stamp> {
+        let holders = self.holders.get(&resource).into_iter();
+        let whole = holders.flat_map(|it| it.of(Mode::Read));
+        let readers = whole.filter(|(_, mode)| *mode == Mode::Read).map(|(stamp, _)| *stamp);
+        readers.filter(move |stamp| *stamp < before && after.is_none_or(|after| *stamp > after))
+    }
+
     /// All that write something within the resource, of those with smaller stamps.
     pub fn writers(&self, stamp: Stamp, resource: Resource) -> impl Iterator<Item = (Stamp, Mode)> {
         let holders = self.holders.get(&resource).into_iter();
@@ -331,6 +344,8 @@ mod tests {
         assert_eq!(index.before(stamp(9), &scan).count(), 2);
         assert_eq!(index.last_writer(stamp(9), key), Some(stamp(5)));
         assert_eq!(index.last_writer(stamp(5), key), None);
+        let readers = |after, before| index.readers(after, stamp(before), table).count();
+        assert_eq!([readers(None, 3), readers(None, 4), readers(Some(stamp(3)), 9)], [0, 1, 0]);
         index.remove(stamp(3), &scan);
         assert!(!index.has_before(stamp(5), &write));
         index.remove(stamp(5), &write);

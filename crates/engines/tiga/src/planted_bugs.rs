@@ -47,6 +47,8 @@ pub enum TigaPlantedBug {
     SettleByFormerLeader,
     /// A digest does not cover the writers of what the transaction writes without reading it (T4).
     BlindWriteWithoutHistory,
+    /// A digest does not cover those that have read what the transaction writes (T4).
+    DigestWithoutReaders,
     /// Voters vote before they have accepted a final record (T17).
     VoteBeforeFinal,
     /// What is certified may rest on rows that are not decided (T18).

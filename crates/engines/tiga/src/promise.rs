@@ -16,7 +16,7 @@ use crate::clock_agreement::is_ready_awaited;
 use crate::locks::LockIndex;
 use crate::planted_bugs::TigaPlantedBug;
 use crate::queue::{Origin, Waiting};
-use crate::record::{Candidate, Promise, Record, others};
+use crate::record::{Candidate, Promise, Record};
 use crate::replica::Replica;
 use crate::step::Step;
 use crate::transaction::Work;
@@ -25,17 +25,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Replica {
-    /// What the other participants have named in front of a transaction that is released.
+    /// What the participants have named in front of a transaction that is released, this one too: another leader that imports it from
+    /// this record may have to answer when this one is lost.
     pub(crate) fn promises(&self, waiting: &Waiting) -> Vec<Promise> {
-        let Waiting { work, origin, readies, .. } = waiting;
+        let Waiting { work, origin, readies, own, .. } = waiting;
         if let Origin::Imported(record) = origin {
             return record.promises.clone();
         }
         let promise = |shard| {
-            let in_front = readies.get(&shard)?.in_front.clone();
+            let readiness = if shard == self.shard { own.as_ref() } else { readies.get(&shard) };
+            let in_front = readiness?.in_front.clone();
             (!in_front.is_empty()).then_some(Promise { shard, in_front })
         };
-        others(&work.transaction, self.shard).filter_map(promise).collect()
+        work.transaction.parts.iter().map(|part| part.shard).filter_map(promise).collect()
     }
 
     /// Whether a candidate would stand in front of an imported transaction with which it conflicts, and which was released on the

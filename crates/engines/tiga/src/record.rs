@@ -49,7 +49,7 @@ pub struct Record {
     /// What a procedure of shape `Whole` has read on each participant, in the order of the parts; empty if one of them could
     /// not say it, and for all else.
     pub exchanged: Vec<PartReads>,
-    /// What other participants have named, those that have named something.
+    /// What participants have named in front of it, those that have named something (rule T23).
     pub promises: Vec<Promise>,
     /// The transaction, whole, so that another participant can import it from here.
     pub transaction: Arc<Transaction>,
@@ -60,6 +60,16 @@ impl Record {
     #[must_use]
     pub fn stamp(&self) -> Stamp {
         Stamp { t: self.t, id: self.id() }
+    }
+
+    /// About its bytes in an entry.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_value = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let written = self.procedure_writes.iter();
+        let written = written.map(|write| write.key.len() + of_value(&write.value)).sum::<usize>();
+        let read = self.exchanged.iter().flat_map(|reads| &reads.values);
+        self.transaction.bytes() + written + read.map(of_value).sum::<usize>()
     }
 
     /// The name of the transaction.

@@ -6,12 +6,15 @@
 //! ```
 //! A leader executes on both together, and so does what computes a digest. Only the decided rows are in a snapshot.
 //!
-//! Each row has the digest of the transaction that declared it last as written, and the version that its value has: a
-//! transaction that changes nothing in the end leaves the version, and not the digest.
+//! Each row has the digest of the transaction that declared it last as written, the sum of the digests of those that have read it
+//! since, and the version that its value has: a transaction that changes nothing in the end leaves the version, and not the digest.
+//! A row that was read and is absent is kept like a deleted one.
 
-use crate::digest::{Digest, Resource, granule_resource, range_resource, table_resource};
+use crate::digest::{
+    Digest, Resource, granule_resource, key_resource, range_resource, table_resource,
+};
 use crate::record::{Record, Write};
-use crate::transaction::{Part, Predecessor};
+use crate::transaction::{KeyAccess, Part, Predecessor, RangeAccess};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::hash_index::HashIndex;
@@ -29,6 +32,8 @@ pub struct Row {
     pub value: Option<Bytes>,
     /// Of the last transaction that declared it as written.
     pub digest: Digest,
+    /// The sum of the digests of those that have read it since.
+    pub readers: Digest,
     /// Of the value; 0 where there is none. What is left of a deleted row is dropped at some time, and a leader that compares
     /// versions again has to come to the same verdict.
     pub version: u64,
@@ -36,7 +41,8 @@ pub struct Row {
 
 impl Row {
     /// A row that was never written.
-    pub const ABSENT: Row = Row { value: None, digest: Digest::NONE, version: 0 };
+    pub const ABSENT: Row =
+        Row { value: None, digest: Digest::NONE, readers: Digest::NONE, version: 0 };
 }
 
 /// What was written within a granule, or a table.
@@ -46,6 +52,8 @@ pub struct RangeState {
     pub writers: Digest,
     /// The sum of the digests of those that wrote it as a range.
     pub range_writers: Digest,
+    /// The sum of the digests of those that have read it as a range.
+    pub readers: Digest,
     /// Changes with each value that is written in it.
     pub version: u64,
 }
@@ -54,12 +62,14 @@ impl RangeState {
     fn add(&mut self, other: &RangeState) {
         self.writers = self.writers.plus(other.writers);
         self.range_writers = self.range_writers.plus(other.range_writers);
+        self.readers = self.readers.plus(other.readers);
         self.version = self.version.wrapping_add(other.version);
     }
 
     fn subtract(&mut self, other: &RangeState) {
         self.writers = self.writers.minus(other.writers);
         self.range_writers = self.range_writers.minus(other.range_writers);
+        self.readers = self.readers.minus(other.readers);
         self.version = self.version.wrapping_sub(other.version);
     }
 }
@@ -86,6 +96,8 @@ pub struct DecidedRows {
 #[derive(Debug, Clone)]
 struct UndecidedRow {
     row: Row,
+    /// How many have read it since; `row` has the sum of their digests.
+    readers: u32,
     /// The entry that wrote it last.
     index: u64,
     writer: Predecessor,
@@ -99,12 +111,20 @@ struct UndecidedRange {
     writers: VecDeque<Predecessor>,
 }
 
+/// Readers that are not decided, of a key that no undecided record writes, or of a range.
+#[derive(Debug, Default)]
+struct UndecidedReaders {
+    sum: Digest,
+    count: u32,
+}
+
 /// The rows of a shard at a replica.
 #[derive(Debug, Default)]
 pub struct Rows {
     pub(crate) decided: DecidedRows,
     undecided: BTreeMap<TableId, BTreeMap<Bytes, UndecidedRow>>,
     undecided_ranges: HashIndex<Resource, UndecidedRange>,
+    undecided_readers: HashIndex<Resource, UndecidedReaders>,
     /// Of the records that are appended and not decided, in their order.
     undecided_changes: VecDeque<(TransactionId, Changes)>,
     /// Some range was written as a whole, ever.
@@ -118,6 +138,9 @@ pub struct Rows {
 struct Changes {
     rows: Vec<(TableId, Bytes, Option<Option<Bytes>>)>,
     ranges: Vec<(Resource, RangeState)>,
+    /// The keys that are read and not written, and the ranges that are read.
+    keys_read: Vec<KeyAccess>,
+    ranges_read: Vec<Resource>,
 }
 
 /// What a record of this shard changes: the rows that it declares or writes, with new values where it writes them.
@@ -137,15 +160,19 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         let value = written.map(|write| write.value.clone());
         declared += usize::from(value.is_some());
         let version = if value.is_some() { digest.version() } else { 0 };
-        let state = RangeState { writers: digest, range_writers: Digest::NONE, version };
+        let state = RangeState { writers: digest, version, ..RangeState::default() };
         let granule = key.granule().map(|prefix| granule_resource(key.table, prefix));
         let within = granule.into_iter().chain([table_resource(key.table)]);
         within.for_each(|resource| wrote(resource, &state));
         rows.push((key.table, key.key.clone(), value));
     }
     for range in part.ranges.iter().filter(|range| range.writes) {
-        let state =
-            RangeState { writers: digest, range_writers: digest, version: digest.version() };
+        let state = RangeState {
+            writers: digest,
+            range_writers: digest,
+            readers: Digest::NONE,
+            version: digest.version(),
+        };
         let granule = range.granule.as_ref().map(|it| granule_resource(range.table, it));
         let table = table_resource(range.table);
         let within = RangeState { range_writers: Digest::NONE, ..state };
@@ -163,7 +190,13 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         let others = writes.iter().filter(|write| !of_keys.contains(&(write.table, &write.key)));
         rows.extend(others.map(|it| (it.table, it.key.clone(), Some(it.value.clone()))));
     }
-    Changes { rows, ranges: ranges.into_iter().collect() }
+    let ranges_read = part.ranges.iter().filter(|range| range.reads);
+    Changes {
+        rows,
+        ranges: ranges.into_iter().collect(),
+        keys_read: part.only_read().cloned().collect(),
+        ranges_read: ranges_read.map(RangeAccess::resource).collect(),
+    }
 }
 
 impl Rows {
@@ -187,6 +220,26 @@ impl Rows {
     #[must_use]
     pub fn undecided_writer(&self, table: TableId, key: &[u8]) -> Option<&Predecessor> {
         self.undecided.get(&table)?.get(key).map(|it| &it.writer)
+    }
+
+    /// The sum of the digests of those that have read a row since it was declared last as written, decided or not.
+    #[must_use]
+    pub fn readers(&self, table: TableId, key: &[u8]) -> Digest {
+        if let Some(undecided) = self.undecided.get(&table).and_then(|rows| rows.get(key)) {
+            return undecided.row.readers;
+        }
+        let decided = self.decided.tables.get(&table).and_then(|rows| rows.get(key));
+        let decided = decided.map_or(Digest::NONE, |row| row.readers);
+        let undecided = self.undecided_readers.get(&key_resource(table, key));
+        undecided.map_or(decided, |readers| decided.plus(readers.sum))
+    }
+
+    /// The sum of the digests of those that have read a range, decided or not.
+    #[must_use]
+    pub fn range_readers(&self, resource: Resource) -> Digest {
+        let decided = self.decided.ranges.get(&resource).map_or(Digest::NONE, |it| it.readers);
+        let undecided = self.undecided_readers.get(&resource);
+        undecided.map_or(decided, |readers| decided.plus(readers.sum))
     }
 
     /// What was written within a granule or a table, decided or not.
@@ -250,13 +303,27 @@ impl Rows {
     pub fn append(&mut self, part: &Part, record: &Record, index: u64) {
         let changes = changes_of(part, record);
         let writer = Predecessor { stamp: record.stamp(), is_multi: record.transaction.is_multi() };
+        for KeyAccess { table, key, .. } in &changes.keys_read {
+            let written = self.undecided.get_mut(table).and_then(|rows| rows.get_mut(key));
+            match written {
+                Some(UndecidedRow { row, readers, .. }) => {
+                    row.readers = row.readers.plus(record.digest);
+                    *readers += 1;
+                }
+                None => self.add_readers(key_resource(*table, key), record.digest, 1),
+            }
+        }
+        for resource in &changes.ranges_read {
+            self.add_readers(*resource, record.digest, 1);
+        }
         for (table, key, value) in &changes.rows {
             // What is written needs nothing of the row before.
             let before = value.is_none().then(|| self.get(*table, key)).flatten();
             let before = before.cloned().unwrap_or(Row::ABSENT);
             let row = after(before, record.digest, value.clone());
             let rows = self.undecided.entry(*table).or_default();
-            rows.insert(key.clone(), UndecidedRow { row, index, writer: writer.clone() });
+            let writer = writer.clone();
+            rows.insert(key.clone(), UndecidedRow { row, readers: 0, index, writer });
         }
         for (resource, state) in &changes.ranges {
             self.has_range_writers |= state.range_writers != Digest::NONE;
@@ -273,13 +340,24 @@ impl Rows {
     /// If it is not that one.
     pub fn decide(&mut self, record: &Record, index: u64) {
         let first = self.undecided_changes.pop_front();
-        let (id, Changes { rows, ranges }) = first.expect("what is decided was appended");
+        let (id, changes) = first.expect("what is decided was appended");
         assert_eq!(id, record.id(), "records are decided in the order of the log");
+        let Changes { rows, ranges, keys_read, ranges_read } = changes;
         for (table, key, _) in &rows {
             let Some(undecided) = self.undecided.get_mut(table) else { continue };
-            if undecided.get(key).is_some_and(|row| row.index == index) {
-                undecided.remove(key);
+            if undecided.get(key).is_some_and(|row| row.index == index)
+                && let Some(UndecidedRow { row, readers, .. }) = undecided.remove(key)
+                && readers > 0
+            {
+                // They are readers of the decided row now.
+                self.add_readers(key_resource(*table, key), row.readers, readers);
             }
+        }
+        for KeyAccess { table, key, .. } in &keys_read {
+            self.remove_reader(key_resource(*table, key), record.digest);
+        }
+        for resource in &ranges_read {
+            self.remove_reader(*resource, record.digest);
         }
         for (resource, state) in &ranges {
             if let Some(range) = self.undecided_ranges.get_mut(resource) {
@@ -293,8 +371,28 @@ impl Rows {
         for changed in self.copies.values_mut() {
             changed.rows.extend(rows.iter().map(|(table, key, _)| (*table, key.clone())));
             changed.ranges.extend(ranges.iter().map(|(resource, _)| *resource));
+            changed.rows.extend(keys_read.iter().map(|key| (key.table, key.key.clone())));
+            changed.ranges.extend(&ranges_read);
         }
+        self.decided.read(record, &keys_read, &ranges_read);
         self.decided.apply(record, rows, ranges);
+    }
+
+    fn add_readers(&mut self, resource: Resource, sum: Digest, count: u32) {
+        let readers =
+            self.undecided_readers.get_or_insert_with(&resource, UndecidedReaders::default);
+        readers.sum = readers.sum.plus(sum);
+        readers.count += count;
+    }
+
+    /// A reader is decided. It is not there if it has read what another undecided record has overwritten.
+    fn remove_reader(&mut self, resource: Resource, digest: Digest) {
+        let Some(readers) = self.undecided_readers.get_mut(&resource) else { return };
+        readers.sum = readers.sum.minus(digest);
+        readers.count -= 1;
+        if readers.count == 0 {
+            self.undecided_readers.remove(&resource);
+        }
     }
 
     /// Drops deleted rows that were deleted at or below `seal`.
@@ -310,6 +408,7 @@ impl Rows {
     pub fn forget_undecided(&mut self) {
         self.undecided.clear();
         self.undecided_ranges = HashIndex::default();
+        self.undecided_readers = HashIndex::default();
         self.undecided_changes.clear();
     }
 }
@@ -320,9 +419,9 @@ fn after(before: Row, digest: Digest, value: Option<Option<Bytes>>) -> Row {
         Some(value) => {
             let value = value.map(|value| Bytes::copy_from_slice(&value));
             let version = if value.is_some() { digest.version() } else { 0 };
-            Row { value, digest, version }
+            Row { value, digest, readers: Digest::NONE, version }
         }
-        None => Row { digest, ..before },
+        None => Row { digest, readers: Digest::NONE, ..before },
     }
 }
 
@@ -337,6 +436,25 @@ fn is_empty_range((start, end): &(Bound<Bytes>, Bound<Bytes>)) -> bool {
 }
 
 impl DecidedRows {
+    /// The transaction has read these.
+    fn read(&mut self, record: &Record, keys: &[KeyAccess], ranges: &[Resource]) {
+        let Record { t, digest, .. } = *record;
+        for KeyAccess { table, key, .. } in keys {
+            let rows = self.tables.entry(*table).or_default();
+            if let Some(row) = rows.get_mut(key) {
+                row.readers = row.readers.plus(digest);
+                continue;
+            }
+            let key = Bytes::copy_from_slice(key);
+            self.deleted.push_back((t, *table, key.clone()));
+            rows.insert(key, Row { readers: digest, ..Row::ABSENT });
+        }
+        for resource in ranges {
+            let state = self.ranges.entry(*resource).or_default();
+            state.readers = state.readers.plus(digest);
+        }
+    }
+
     fn apply(
         &mut self,
         record: &Record,
@@ -421,7 +539,7 @@ fn merged<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transaction::{Body, RangeAccess, Transaction};
+    use crate::transaction::{Body, Transaction};
     use shoal_types::{Ballot, NodeId, ShardId, WorkerId};
     use std::sync::Arc;
 
@@ -455,6 +573,86 @@ mod tests {
         rows.decide(&record, 0);
         assert_eq!(rows.range_version(table, granule), undecided);
         assert!(rows.is_range_decided(table, granule));
+    }
+
+    fn record_of(sequence: u64, reads: &[u8], writes: &[u8], scans: bool) -> (Part, Record) {
+        let table = TableId(0);
+        let access = |byte: &u8| KeyAccess {
+            table,
+            key: Bytes::copy_from_slice(&[*byte]),
+            granule_bytes: 0,
+        };
+        let mut part = Part::new(ShardId(0), Ballot::default());
+        part.reads = reads.iter().map(access).collect();
+        part.writes = writes.iter().map(access).collect();
+        if scans {
+            part.ranges.push(RangeAccess { table, granule: None, reads: true, writes: false });
+        }
+        let value = Some(Bytes::from_static(b"x"));
+        part.certificate.values = writes.iter().map(|_| value.clone()).collect();
+        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence };
+        let (body, parts) = (Body::Certify, vec![part.clone()]);
+        let transaction = Arc::new(Transaction { id, oldest: 0, by_log: false, body, parts });
+        let record = Record {
+            t: Time(sequence),
+            digest: Digest(1 << sequence),
+            ballots: Vec::new(),
+            outcome: Ok(Bytes::new()),
+            procedure_writes: Vec::new(),
+            exchanged: Vec::new(),
+            promises: Vec::new(),
+            transaction,
+        };
+        (part, record)
+    }
+
+    /// Votes are equal only if digests are, however much of the log is decided at a replica.
+    #[test]
+    fn readers_are_the_same_whether_they_are_decided_or_not() {
+        let (table, mut seen) = (TableId(0), 0);
+        for seed in 0..200 {
+            let mut random = shoal_types::Random::new(seed);
+            let records: Vec<(Part, Record)> = (1..40)
+                .map(|sequence| {
+                    let keys = [random.below(4) as u8];
+                    match random.below(5) {
+                        0 => record_of(sequence, &keys, &keys, false),
+                        1 => record_of(sequence, &[], &keys, false),
+                        2 => record_of(sequence, &[], &[], true),
+                        _ => record_of(sequence, &keys, &[], false),
+                    }
+                })
+                .collect();
+            let mut replicas = [Rows::default(), Rows::default(), Rows::default()];
+            let mut decided = [0; 3];
+            for appended in 0..records.len() {
+                for (place, rows) in replicas.iter_mut().enumerate() {
+                    let (part, record) = &records[appended];
+                    rows.append(part, record, appended as u64);
+                    let until = match place {
+                        0 => 0,
+                        1 => appended + 1,
+                        _ => {
+                            random.range_inclusive(decided[place] as u64, appended as u64) as usize
+                        }
+                    };
+                    for index in decided[place]..until {
+                        rows.decide(&records[index].1, index as u64);
+                    }
+                    decided[place] = decided[place].max(until);
+                }
+                for key in 0..4 {
+                    let of = |rows: &Rows| rows.readers(table, &[key]);
+                    let all = replicas.each_ref().map(of);
+                    assert_eq!((all[0], all[0]), (all[1], all[2]), "seed {seed}, key {key}");
+                }
+                let of = |rows: &Rows| rows.range_readers(table_resource(table));
+                let all = replicas.each_ref().map(of);
+                assert_eq!((all[0], all[0]), (all[1], all[2]), "seed {seed}");
+            }
+            seen += u32::from((0..4).any(|key| replicas[1].readers(table, &[key]) != Digest::NONE));
+        }
+        assert!(seen > 150, "{seen} of 200 end with readers");
     }
 
     /// A leader that compared the version of a deleted row before that was dropped, and again after it, came to another

@@ -230,6 +230,11 @@ pub fn history(
     for key in work.keys().take(keys) {
         digester.digest(found.key(key));
     }
+    if !step.options.bugs.has(TigaPlantedBug::DigestWithoutReaders) {
+        for key in &part.writes {
+            digester.digest(found.readers(key));
+        }
+    }
     for range in part.ranges.iter().filter(|range| range.reads) {
         digester.digest(found.range(range.resource()));
         digester.digest(found.range_writers(table_resource(range.table)));
@@ -266,6 +271,29 @@ impl Found<'_> {
         let ranges = granule.into_iter().chain([table_resource(*table)]);
         let ranges: Vec<_> = ranges.collect();
         ranges.into_iter().fold(digest, |sum, range| sum.plus(self.range_writers(range)))
+    }
+
+    /// The sum of the digests of those that have read a key since it was written last, and of those that have read a range that holds
+    /// it: what overwrites the key comes behind them.
+    fn readers(&mut self, access: &KeyAccess) -> Digest {
+        let KeyAccess { table, key, .. } = access;
+        let resource = key_resource(*table, key);
+        let last = self.tentative.locks.last_writer(self.stamp, resource);
+        let mut sum = match last {
+            Some(_) => Digest::NONE,
+            None => self.ledger.rows.readers(*table, key),
+        };
+        let granule = access.granule().map(|prefix| granule_resource(*table, prefix));
+        let ranges = granule.into_iter().chain([table_resource(*table)]);
+        let ranges: Vec<Resource> = ranges.collect();
+        let locks = &self.tentative.locks;
+        let of_ranges = ranges.iter().flat_map(|range| locks.readers(None, self.stamp, *range));
+        let readers: Vec<Stamp> =
+            locks.readers(last, self.stamp, resource).chain(of_ranges).collect();
+        for range in ranges {
+            sum = sum.plus(self.ledger.rows.range_readers(range));
+        }
+        readers.into_iter().fold(sum, |sum, reader| sum.plus(self.tentative_digest(reader)))
     }
 
     fn tentative_digest(&mut self, stamp: Stamp) -> Digest {

@@ -16,6 +16,9 @@ use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ShardId, TableId, Time};
 use std::sync::Arc;
 
+/// The bytes that a row has in a message beside its key and its value, about.
+const ROW_BYTES: usize = 16;
+
 /// A key that is read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct KeyAccess {
@@ -121,6 +124,10 @@ pub enum Body {
     },
 }
 
+/// The most bytes of keys and values that a transaction has: a message has it whole, and a frame that is longer than the network
+/// takes (`NetworkLimits::frame_bytes_max`, 32 MiB) never arrives.
+pub const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+
 /// A transaction, the same at every participant.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Transaction {
@@ -148,6 +155,22 @@ impl Transaction {
     #[must_use]
     pub fn exchanges(&self) -> bool {
         self.is_multi() && !matches!(self.body, Body::Pieces { .. })
+    }
+
+    /// About its bytes in a message.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of_key = |access: &KeyAccess| access.key.len() + ROW_BYTES;
+        let of_part = |part: &Part| {
+            let keys = part.reads.iter().chain(&part.writes).map(of_key).sum::<usize>();
+            let values = part.certificate.values.iter().flatten().map(Bytes::len).sum::<usize>();
+            keys + values
+        };
+        let arguments = match &self.body {
+            Body::Pieces { call } | Body::Whole { call } => call.arguments.len(),
+            Body::Certify => 0,
+        };
+        arguments + self.parts.iter().map(of_part).sum::<usize>()
     }
 
     /// The place among those of a shard, if that takes part.
@@ -233,6 +256,25 @@ impl Part {
             }
         }
         blind
+    }
+
+    /// The keys that are read and not written.
+    pub fn only_read(&self) -> impl Iterator<Item = &KeyAccess> {
+        let mut next = 0;
+        self.reads.iter().filter(move |key| {
+            let (before, behind) = self.writes.split_at(next);
+            let found = behind.iter().chain(before).position(|written| written == *key);
+            if let Some(found) = found {
+                next = (next + found + 1) % self.writes.len();
+            }
+            found.is_none()
+        })
+    }
+
+    /// Whether it writes ranges.
+    #[must_use]
+    pub fn writes_ranges(&self) -> bool {
+        self.ranges.iter().any(|range| range.writes)
     }
 
     /// Whether the key may be read on this shard.
@@ -407,5 +449,14 @@ mod tests {
         assert_eq!(blind(&[], &[1, 2]), [0, 1]);
         assert_eq!(blind(&[1, 2, 3], &[1, 2, 3]), []);
         assert_eq!(blind(&[1, 2, 3], &[3, 1, 4, 2, 5]), [2, 4]);
+        let only_read = |reads: &[u8], writes: &[u8]| {
+            let mut part = Part::new(ShardId(0), Ballot::default());
+            part.reads = reads.iter().map(|byte| key(*byte)).collect();
+            part.writes = writes.iter().map(|byte| key(*byte)).collect();
+            part.only_read().map(|access| access.key[0]).collect::<Vec<u8>>()
+        };
+        assert_eq!(only_read(&[1, 2], &[]), [1, 2]);
+        assert_eq!(only_read(&[1, 2, 3], &[1, 2, 3]), []);
+        assert_eq!(only_read(&[3, 1, 4, 2, 5], &[1, 2, 3]), [4, 5]);
     }
 }

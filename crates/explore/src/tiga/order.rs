@@ -128,6 +128,15 @@ impl Tiga {
                 histories.push(writer.map_or(0, |writer| writer.history));
                 predecessors |= writer.map_or(0, |writer| writer.predecessors | 1 << writer.id);
             }
+            if access.writes & key != 0 {
+                // What overwrites a key comes behind those that have read it.
+                let writes = |link: &Link| link.access.writes & key != 0;
+                let behind = links.iter().rposition(writes).map_or(0, |last| last + 1);
+                for reader in links[behind..].iter().filter(|link| link.access.reads & key != 0) {
+                    digests.push(reader.digest);
+                    predecessors |= reader.predecessors | 1 << reader.id;
+                }
+            }
             if (access.reads | access.writes) & key != 0 {
                 let touch = |link: &&Link| (link.access.reads | link.access.writes) & key != 0;
                 for link in links.iter().filter(touch) {

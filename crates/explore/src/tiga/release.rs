@@ -140,8 +140,9 @@ impl Tiga {
                 && ready.shard as usize == at.0
                 && ready.ballots == leader.known
         };
-        state.readies.iter().any(own).then_some(())?;
+        let own = state.readies.iter().find(|ready| own(ready))?;
         let (mut reads, mut named) = ([0; 3], [0; 3]);
+        named[at.0] = own.in_front;
         for other in self.participants(queued.id).filter(|other| *other != at.0) {
             let matches = |ready: &&Ready| {
                 let ballots_match = ready.ballots[other] == leader.known[other]

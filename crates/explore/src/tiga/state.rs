@@ -33,7 +33,7 @@ pub(super) struct Entry {
     pub reads: Reads,
     /// Of all participants, under which it was released.
     pub ballots: Ballots,
-    /// What the other participants have named with `Ready`.
+    /// What the participants have named with `Ready`.
     pub named: Named,
 }
 

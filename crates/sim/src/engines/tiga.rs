@@ -67,6 +67,7 @@ impl Subject for Tiga {
         ("drop-what-is-over", TigaPlantedBug::DropWhatIsOver),
         ("settle-by-former-leader", TigaPlantedBug::SettleByFormerLeader),
         ("blind-write-without-history", TigaPlantedBug::BlindWriteWithoutHistory),
+        ("digest-without-readers", TigaPlantedBug::DigestWithoutReaders),
         ("export-unstable", TigaPlantedBug::ExportUnstable),
         ("keep-behind-synced", TigaPlantedBug::KeepBehindSynced),
         ("keep-in-front", TigaPlantedBug::KeepInFront),

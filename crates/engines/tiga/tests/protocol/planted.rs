@@ -163,6 +163,33 @@ fn blind_write_without_history() {
     assert_shows(TigaPlantedBug::BlindWriteWithoutHistory, script, without, with);
 }
 
+/// The followers of a shard have a transaction of two shards, and its leader does not: it reads what another one writes that the leader
+/// votes for with them. What the client received of that one; after it a reader at the other shard could miss the first one, which a
+/// recovery would put in front.
+#[test]
+fn digest_without_readers() {
+    let script = |mut cluster: Cluster| {
+        let mut reading = cluster.incrementing(&[1, 101]);
+        reading.body = Body::Certify;
+        reading.parts[0].writes.clear();
+        reading.parts[0].certificate.versions = vec![0];
+        reading.parts[1].reads.clear();
+        reading.parts[1].certificate.values = vec![Some(Bytes::from_static(&[7]))];
+        cluster.begin(reading);
+        cluster.deliver(|_, to, _| to != NodeId(0));
+        cluster.pass(HEADROOM);
+        cluster.deliver(|_, to, _| to != NodeId(0));
+        let writing = cluster.increment(&[1]);
+        let lets =
+            |_: NodeId, _: NodeId, message: &Message| !matches!(message, Message::Propose { .. });
+        cluster.deliver(lets);
+        cluster.pass(HEADROOM);
+        cluster.deliver(lets);
+        cluster.sums(writing)
+    };
+    assert_shows(TigaPlantedBug::DigestWithoutReaders, script, None, Some(vec![1]));
+}
+
 /// A transaction of two shards whose leaders receive no `Ready`.
 fn without_ready(cluster: &mut Cluster) {
     cluster.increment(&[1, 101]);

@@ -258,3 +258,31 @@ fn what_votes_have_committed_in_front_of_an_import_stays_there() {
     assert_eq!(cluster.sums(both), Some(vec![2, 1]));
     assert_eq!(cluster.value(NodeId(2), 1), Some(2), "what was committed first is there");
 }
+
+/// The same, where the other leader has imported the transaction from the one that is lost: it has only the record of that one.
+#[test]
+fn what_votes_have_committed_in_front_of_an_import_stays_there_when_it_is_imported_back() {
+    let mut cluster = Cluster::new();
+    let first = cluster.increment(&[1]);
+    cluster.deliver(|_, _, _| true);
+    cluster.pass(HEADROOM);
+    cluster.deliver(|_, _, _| true);
+    assert_eq!(cluster.path(first), Some(Path::Fast));
+    let both = cluster.increment(&[1, 101]);
+    let lets = |_: NodeId, to: NodeId, _: &Message| !(NodeId(1)..=NodeId(2)).contains(&to);
+    cluster.deliver(lets);
+    cluster.pass(HEADROOM);
+    cluster.deliver(lets);
+    cluster.appoint_from(1, NodeId(4), 2, &voters(1)[1..]);
+    for _ in 0..4 {
+        cluster.deliver(lets);
+        voters(1).into_iter().skip(1).for_each(|voter| cluster.sync(1, voter));
+        cluster.decide(1);
+        cluster.pass(HEADROOM);
+    }
+    cluster.crash(NodeId(0));
+    cluster.appoint(0, NodeId(1), 2);
+    cluster.settle();
+    assert_eq!(cluster.sums(both), Some(vec![2, 1]));
+    assert_eq!(cluster.value(NodeId(2), 1), Some(2), "what was committed first is there");
+}
