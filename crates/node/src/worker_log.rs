@@ -587,14 +587,14 @@ impl WorkerLog {
             DiskEvent::Checkpoint { number, progress } => {
                 // That of one that was abandoned says nothing, also if that was durable already.
                 if self.under_way.is_some_and(|it| it.checkpoint.number == number) {
-                    self.on_progress(progress, effects);
+                    self.on_progress(&progress, effects);
                 }
             }
         }
     }
 
     /// The checkpoint that is under way goes on.
-    fn on_progress(&mut self, progress: CheckpointProgress, effects: &mut Vec<DiskEffect>) {
+    fn on_progress(&mut self, progress: &CheckpointProgress, effects: &mut Vec<DiskEffect>) {
         let Some(under_way) = self.under_way else { return };
         let number = under_way.number;
         match progress {
@@ -602,7 +602,7 @@ impl WorkerLog {
             CheckpointProgress::Written => self.news.push(LogNews::CheckpointWritten { number }),
             CheckpointProgress::Finished { bytes } => {
                 assert!(under_way.is_finishing, "a checkpoint is durable that was not ended");
-                self.on_checkpoint(under_way, bytes, effects);
+                self.on_checkpoint(under_way, *bytes, effects);
             }
             // For want of room. The next one is tried when the log has grown again, or the worker needs it.
             CheckpointProgress::Failed(_) => {

@@ -636,8 +636,9 @@ mod tests {
                             random.range_inclusive(decided[place] as u64, appended as u64) as usize
                         }
                     };
-                    for index in decided[place]..until {
-                        rows.decide(&records[index].1, index as u64);
+                    let to_decide = records.iter().enumerate().take(until);
+                    for (index, (_, record)) in to_decide.skip(decided[place]) {
+                        rows.decide(record, index as u64);
                     }
                     decided[place] = decided[place].max(until);
                 }
