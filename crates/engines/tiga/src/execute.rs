@@ -4,7 +4,7 @@
 use crate::part_reads::PartReads;
 use crate::record::Write;
 use crate::rows::Rows;
-use crate::transaction::{Part, ProcedureCall, RequestRow, Work};
+use crate::transaction::{NamedTable, Part, ProcedureCall, RequestRow, Work};
 use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
@@ -82,9 +82,9 @@ fn run(
     library: &Library<'_>,
     is_checked: bool,
 ) -> (Result<Bytes>, Vec<Write>) {
-    let ProcedureCall { procedure, arguments, request } = call;
+    let ProcedureCall { procedure, arguments, tables: named, request } = call;
     let (tables, writes, kept) = (library.tables, RefCell::default(), Bump::new());
-    let piece = Piece { source, tables, writes, kept, is_checked };
+    let piece = Piece { source, tables, named, writes, kept, is_checked };
     let procedure = library.procedures.get(procedure);
     let result = procedure.and_then(|procedure| procedure.run_at_once(&piece, arguments));
     let Ok(result) = result else { return (result, Vec::new()) };
@@ -187,10 +187,14 @@ impl<'r> Source<'r> {
     }
 }
 
+/// What a procedure has for a table that it does not declare: what it does there is refused, at all participants alike.
+const UNDECLARED: TableId = TableId(u32::MAX);
+
 /// The transaction of one execution: its operations are done at once.
 struct Piece<'r> {
     source: Source<'r>,
     tables: &'r TableMap,
+    named: &'r [NamedTable],
     writes: RefCell<BTreeMap<(TableId, Bytes), Option<Bytes>>>,
     /// Own writes that were read; they live as long as the piece.
     kept: Bump,
@@ -257,8 +261,8 @@ impl Piece<'_> {
 
 impl DynTransaction for Piece<'_> {
     fn table(&self, name: &str) -> Result<TableId> {
-        let table = self.tables.named(name);
-        Ok(table.ok_or_else(|| Rejected::UnknownTableName { name: name.into() })?)
+        let named = self.named.iter().find(|named| *named.name == *name);
+        Ok(named.map_or(UNDECLARED, |named| named.table))
     }
 
     fn covers(&self, table: TableId, key: &[u8]) -> bool {

@@ -658,6 +658,7 @@ impl Replica {
             return;
         };
         leading.repeat_at = step.now + repeat_after;
+        leading.reads.retain(|_, deferred| deferred.until > step.now);
         self.early
             .expire(Time((step.now.0).saturating_sub(step.options.early_max.as_nanos() as u64)));
         if self.serves().is_none() {

@@ -287,6 +287,9 @@ impl Replica {
         let leading = self.leading.as_mut().expect("recovers");
         let kept_ids = kept.iter().map(|candidate| candidate.transaction.id);
         leading.inherited = imports.keys().copied().chain(kept_ids).collect();
+        // An entry that said so may be lost.
+        let settled = self.ledger.unsettled.iter().filter(|(_, it)| it.waits_for.is_empty());
+        leading.settled.extend(settled.map(|(id, _)| *id));
         let times = ArrivalTimes::default();
         for record in imports.into_values() {
             let Some(work) = Work::new(&record.transaction, self.shard) else { continue };

@@ -93,6 +93,16 @@ pub struct RequestRow {
     pub mark: Option<Bytes>,
 }
 
+/// A table that a procedure touches.
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
+pub struct NamedTable {
+    /// The name by which the procedure asks for it.
+    pub name: Box<str>,
+    /// The table that had this name at the coordinator.
+    #[coded(short)]
+    pub table: TableId,
+}
+
 /// The procedure that is executed, and where its result is left.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct ProcedureCall {
@@ -100,6 +110,8 @@ pub struct ProcedureCall {
     pub procedure: Box<str>,
     /// What it is called with.
     pub arguments: Bytes,
+    /// The tables that it declares. Leaders may know of others while tables are created and dropped, and have to execute alike.
+    pub tables: Vec<NamedTable>,
     /// Where the call leaves its result, if it has an id.
     pub request: Option<RequestRow>,
 }

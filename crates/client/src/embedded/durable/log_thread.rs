@@ -184,7 +184,10 @@ impl<F: ThreadFolder> LogThread<F> {
         let Some(effect) = self.effects.pop_front() else { return false };
         if let LogEffect::Make { .. } = effect {
             let (mut folder, shared) = (self.folder.another(), Arc::clone(&self.shared));
-            // The last one has sent what it made, and ends.
+            // The last one has sent what it made, and ends; until it has, it is a user of the folder.
+            if let Some(ended) = self.maker.take() {
+                let _ = ended.join();
+            }
             self.maker = Some(thread::spawn(move || {
                 shared.tell(Told::Segment(perform(&mut folder, &effect)));
             }));

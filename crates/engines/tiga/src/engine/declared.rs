@@ -6,14 +6,14 @@ use super::transaction::{OpenCall, granule_of, part_of};
 use super::{Tiga, TigaEffects};
 use crate::coordinator::Outcome;
 use crate::transaction::{
-    Body, KeyAccess, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
+    Body, KeyAccess, NamedTable, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
 };
 use bytes::Bytes;
 use shoal_cluster::topology::{Home, Homes};
 use shoal_engine::execution::worker_context::{DeclaredCall, recovering};
 use shoal_types::procedure::{Footprint, FootprintKey, FootprintRange, Shape};
 use shoal_types::{Aborted, Result, ShardId, TableId, Unknown};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 type Parts = BTreeMap<ShardId, Part>;
@@ -83,7 +83,8 @@ impl Tiga {
             mark: row.mark.clone(),
         });
         let (procedure, arguments) = (call.procedure.clone(), call.arguments.clone());
-        let procedure_call = ProcedureCall { procedure, arguments, request };
+        let tables = self.tables_of(&parts);
+        let procedure_call = ProcedureCall { procedure, arguments, tables, request };
         let body = match is_whole {
             true => Body::Whole { call: procedure_call },
             false => Body::Pieces { call: procedure_call },
@@ -101,6 +102,19 @@ impl Tiga {
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, transaction, patience);
         });
+    }
+
+    /// The tables of these parts, by their names.
+    fn tables_of(&self, parts: &[Part]) -> Vec<NamedTable> {
+        let known = self.runtime.worker_context.known_tables();
+        let keys = parts.iter().flat_map(|part| part.reads.iter().chain(&part.writes));
+        let ranges = parts.iter().flat_map(|part| &part.ranges).map(|range| range.table);
+        let tables: BTreeSet<TableId> = keys.map(|key| key.table).chain(ranges).collect();
+        let named = |table: TableId| {
+            let name = known.get(table)?.name().into();
+            Some(NamedTable { name, table })
+        };
+        tables.into_iter().filter_map(named).collect()
     }
 
     /// What the procedure touches on each shard. What every shard has is read on each that takes part; reading it does not

@@ -475,7 +475,7 @@ impl Cluster {
         body: impl FnOnce(ProcedureCall) -> Body,
     ) -> Transaction {
         let (procedure, arguments) = (procedure.into(), Bytes::copy_from_slice(keys));
-        let body = body(ProcedureCall { procedure, arguments, request: None });
+        let body = body(ProcedureCall { procedure, arguments, tables: Vec::new(), request: None });
         let parts = self.parts(keys);
         Transaction { id: self.next_id(), oldest: 0, by_log: false, body, parts }
     }
