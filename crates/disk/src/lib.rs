@@ -64,6 +64,22 @@ fn take_lock(path: &Path, lock: &File) -> Result<(), OpenFolderError> {
     }
 }
 
+/// Makes a folder, with those around it, where there is none. Their names are on the disk before anything in them counts.
+fn create(path: &Path) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|folder| !folder.exists()).count();
+    fs::create_dir_all(path)?;
+    path.ancestors().skip(1).take(missing).try_for_each(flush_names)
+}
+
+/// Flushes the names that a folder has.
+///
+/// # Errors
+/// What the system says.
+pub fn flush_names(folder: &Path) -> io::Result<()> {
+    let is_here = folder.as_os_str().is_empty();
+    File::open(if is_here { Path::new(".") } else { folder })?.sync_all()
+}
+
 /// A folder on a disk. The handles that [`another`](DiskFolder::another) makes share its lock, and may be used by different
 /// threads, though not for the same file at once.
 #[derive(Debug)]
@@ -88,7 +104,7 @@ impl DiskFolder {
     /// See [`OpenFolderError`].
     pub fn open(path: &Path) -> Result<DiskFolder, OpenFolderError> {
         let failed = |error: io::Error| failed_at(path, &error);
-        fs::create_dir_all(path).map_err(failed)?;
+        create(path).map_err(failed)?;
         let name = path.join(LOCK);
         let options =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
@@ -172,7 +188,7 @@ impl DiskFolder {
                 Err(error) => return Err(error),
             }
         }
-        File::open(&self.path)?.sync_all()
+        flush_names(&self.path)
     }
 
     /// The folder's path, as it was given.
@@ -314,8 +330,7 @@ impl Folder for DiskFolder {
         if !self.flushes {
             return Ok(());
         }
-        let flushed = File::open(&self.path).and_then(|folder| folder.sync_all());
-        flushed.map_err(|error| self.failed("", &error))
+        flush_names(&self.path).map_err(|error| self.failed("", &error))
     }
 }
 

@@ -258,7 +258,9 @@ fn set_aside(data: &Path) -> Result<(), DisksError> {
     let path = logs(data);
     let names = (1..).map(|number: u32| data.join(format!("{ASIDE}{number}")));
     let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
-    fs::rename(&path, free).map_err(|error| failed(&path, error))
+    // Both names are on the disk before what comes instead is.
+    let renamed = fs::rename(&path, free).and_then(|()| shoal_disk::flush_names(data));
+    renamed.map_err(|error| failed(&path, error))
 }
 
 fn open_all(path: &Path, owner: DisksOwner, volume: u64) -> Result<Vec<OpenedWorker>, DisksError> {
