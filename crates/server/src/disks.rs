@@ -9,7 +9,7 @@
 //! records of all of them.
 
 use shoal_cluster::manager::ProcessInstance;
-use shoal_disk::{DiskFolder, OpenFolderError};
+use shoal_disk::{DiskFolder, OpenFolderError, flush_names};
 use shoal_node::{
     CheckpointParts, DiskEffect, OpenedLog, RecoveredWorker, WorkerLog, WorkerLogError,
     WorkerLogOptions, named_by_all,
@@ -259,7 +259,7 @@ fn set_aside(data: &Path) -> Result<(), DisksError> {
     let names = (1..).map(|number: u32| data.join(format!("{ASIDE}{number}")));
     let free = names.into_iter().find(|name| !name.exists()).expect("numbers do not end");
     // Both names are on the disk before what comes instead is.
-    let renamed = fs::rename(&path, free).and_then(|()| shoal_disk::flush_names(data));
+    let renamed = fs::rename(&path, free).and_then(|()| flush_names(data));
     renamed.map_err(|error| failed(&path, error))
 }
 
@@ -359,7 +359,7 @@ impl Volume {
         let written = fs::write(&next, text)
             .and_then(|()| fs::File::open(&next)?.sync_all())
             .and_then(|()| fs::rename(&next, &path))
-            .and_then(|()| fs::File::open(folder)?.sync_all());
+            .and_then(|()| flush_names(folder));
         written.map_err(|error| failed(&path, error))
     }
 

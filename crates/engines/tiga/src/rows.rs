@@ -161,17 +161,15 @@ fn changes_of(part: &Part, record: &Record) -> Changes {
         declared += usize::from(value.is_some());
         let version = if value.is_some() { digest.version() } else { 0 };
         let state = RangeState { writers: digest, version, ..RangeState::default() };
-        let granule = key.granule().map(|prefix| granule_resource(key.table, prefix));
-        let within = granule.into_iter().chain([table_resource(key.table)]);
-        within.for_each(|resource| wrote(resource, &state));
+        key.around().for_each(|resource| wrote(resource, &state));
         rows.push((key.table, key.key.clone(), value));
     }
     for range in part.ranges.iter().filter(|range| range.writes) {
         let state = RangeState {
             writers: digest,
             range_writers: digest,
-            readers: Digest::NONE,
             version: digest.version(),
+            ..RangeState::default()
         };
         let granule = range.granule.as_ref().map(|it| granule_resource(range.table, it));
         let table = table_resource(range.table);
@@ -543,26 +541,30 @@ mod tests {
     use shoal_types::{Ballot, NodeId, ShardId, WorkerId};
     use std::sync::Arc;
 
-    /// What writes a range that no granule holds is seen by scans of each granule: else they would miss rows, and certify.
-    #[test]
-    fn a_granule_changes_with_what_is_written_in_all_of_the_table() {
-        let table = TableId(0);
-        let mut part = Part::new(ShardId(0), Ballot::default());
-        part.ranges.push(RangeAccess { table, granule: None, reads: false, writes: true });
-        let body = Body::Certify;
-        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: 1 };
-        let parts = vec![part.clone()];
+    /// The record of a transaction with this part, and a digest of its own.
+    fn record_of(part: &Part, sequence: u64) -> Record {
+        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence };
+        let (body, parts) = (Body::Certify, vec![part.clone()]);
         let transaction = Arc::new(Transaction { id, oldest: 0, by_log: false, body, parts });
-        let record = Record {
-            t: Time(1),
-            digest: Digest(7),
+        Record {
+            t: Time(sequence),
+            digest: Digest(1 << sequence),
             ballots: Vec::new(),
             outcome: Ok(Bytes::new()),
             procedure_writes: Vec::new(),
             exchanged: Vec::new(),
             promises: Vec::new(),
             transaction,
-        };
+        }
+    }
+
+    /// What writes a range that no granule holds is seen by scans of each granule: else they would miss rows, and certify.
+    #[test]
+    fn a_granule_changes_with_what_is_written_in_all_of_the_table() {
+        let table = TableId(0);
+        let mut part = Part::new(ShardId(0), Ballot::default());
+        part.ranges.push(RangeAccess { table, granule: None, reads: false, writes: true });
+        let record = record_of(&part, 1);
         let mut rows = Rows::default();
         let granule = Some(b"g".as_slice());
         let before = rows.range_version(table, granule);
@@ -575,7 +577,7 @@ mod tests {
         assert!(rows.is_range_decided(table, granule));
     }
 
-    fn record_of(sequence: u64, reads: &[u8], writes: &[u8], scans: bool) -> (Part, Record) {
+    fn reading_and_writing(reads: &[u8], writes: &[u8], scans: bool) -> Part {
         let table = TableId(0);
         let access = |byte: &u8| KeyAccess {
             table,
@@ -590,20 +592,7 @@ mod tests {
         }
         let value = Some(Bytes::from_static(b"x"));
         part.certificate.values = writes.iter().map(|_| value.clone()).collect();
-        let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence };
-        let (body, parts) = (Body::Certify, vec![part.clone()]);
-        let transaction = Arc::new(Transaction { id, oldest: 0, by_log: false, body, parts });
-        let record = Record {
-            t: Time(sequence),
-            digest: Digest(1 << sequence),
-            ballots: Vec::new(),
-            outcome: Ok(Bytes::new()),
-            procedure_writes: Vec::new(),
-            exchanged: Vec::new(),
-            promises: Vec::new(),
-            transaction,
-        };
-        (part, record)
+        part
     }
 
     /// Votes are equal only if digests are, however much of the log is decided at a replica.
@@ -615,12 +604,14 @@ mod tests {
             let records: Vec<(Part, Record)> = (1..40)
                 .map(|sequence| {
                     let keys = [random.below(4) as u8];
-                    match random.below(5) {
-                        0 => record_of(sequence, &keys, &keys, false),
-                        1 => record_of(sequence, &[], &keys, false),
-                        2 => record_of(sequence, &[], &[], true),
-                        _ => record_of(sequence, &keys, &[], false),
-                    }
+                    let part = match random.below(5) {
+                        0 => reading_and_writing(&keys, &keys, false),
+                        1 => reading_and_writing(&[], &keys, false),
+                        2 => reading_and_writing(&[], &[], true),
+                        _ => reading_and_writing(&keys, &[], false),
+                    };
+                    let record = record_of(&part, sequence);
+                    (part, record)
                 })
                 .collect();
             let mut replicas = [Rows::default(), Rows::default(), Rows::default()];

@@ -2,7 +2,7 @@
 //!
 //! A vote is final, and so is its digest. Digests that were not voted are computed again when that changes on which they rest.
 
-use crate::digest::{Digest, Resource, granule_resource, key_resource, table_resource};
+use crate::digest::{Digest, Resource, key_resource, table_resource};
 use crate::ledger::Ledger;
 use crate::locks::{Lock, LockIndex, Mode};
 use crate::planted_bugs::TigaPlantedBug;
@@ -267,10 +267,7 @@ impl Found<'_> {
                 self.ledger.rows.get(*table, key).map_or(Digest::NONE, |row| row.digest)
             }
         };
-        let granule = access.granule().map(|prefix| granule_resource(*table, prefix));
-        let ranges = granule.into_iter().chain([table_resource(*table)]);
-        let ranges: Vec<_> = ranges.collect();
-        ranges.into_iter().fold(digest, |sum, range| sum.plus(self.range_writers(range)))
+        access.around().fold(digest, |sum, range| sum.plus(self.range_writers(range)))
     }
 
     /// The sum of the digests of those that have read a key since it was written last, and of those that have read a range that holds
@@ -283,15 +280,11 @@ impl Found<'_> {
             Some(_) => Digest::NONE,
             None => self.ledger.rows.readers(*table, key),
         };
-        let granule = access.granule().map(|prefix| granule_resource(*table, prefix));
-        let ranges = granule.into_iter().chain([table_resource(*table)]);
-        let ranges: Vec<Resource> = ranges.collect();
         let locks = &self.tentative.locks;
-        let of_ranges = ranges.iter().flat_map(|range| locks.readers(None, self.stamp, *range));
-        let readers: Vec<Stamp> =
-            locks.readers(last, self.stamp, resource).chain(of_ranges).collect();
-        for range in ranges {
+        let mut readers: Vec<Stamp> = locks.readers(last, self.stamp, resource).collect();
+        for range in access.around() {
             sum = sum.plus(self.ledger.rows.range_readers(range));
+            readers.extend(locks.readers(None, self.stamp, range));
         }
         readers.into_iter().fold(sum, |sum, reader| sum.plus(self.tentative_digest(reader)))
     }

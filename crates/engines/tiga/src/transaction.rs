@@ -136,9 +136,9 @@ pub enum Body {
     },
 }
 
-/// The most bytes of keys and values that a transaction has: a message has it whole, and a frame that is longer than the network
-/// takes (`NetworkLimits::frame_bytes_max`, 32 MiB) never arrives.
-pub const TRANSACTION_BYTES_MAX: usize = 16 << 20;
+/// The most bytes of keys and values that are certified at once: a message has a transaction whole, and a frame that is longer than the
+/// network takes (`NetworkLimits::frame_bytes_max`, 32 MiB) never arrives.
+pub const CERTIFIED_BYTES_MAX: usize = 16 << 20;
 
 /// A transaction, the same at every participant.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -257,30 +257,14 @@ impl Part {
         joined(locks)
     }
 
-    /// The places of the keys that are written and not read. Keys that are both stand in the same order mostly.
+    /// The places of the keys that are written and not read.
     fn blind_writes(&self) -> Vec<u32> {
-        let (mut next, mut blind) = (0, Vec::new());
-        for (place, key) in (0..).zip(&self.writes) {
-            let (before, behind) = self.reads.split_at(next);
-            match behind.iter().chain(before).position(|read| read == key) {
-                Some(found) => next = (next + found + 1) % self.reads.len(),
-                None => blind.push(place),
-            }
-        }
-        blind
+        missing_from(&self.reads, &self.writes).map(|(place, _)| place).collect()
     }
 
     /// The keys that are read and not written.
     pub fn only_read(&self) -> impl Iterator<Item = &KeyAccess> {
-        let mut next = 0;
-        self.reads.iter().filter(move |key| {
-            let (before, behind) = self.writes.split_at(next);
-            let found = behind.iter().chain(before).position(|written| written == *key);
-            if let Some(found) = found {
-                next = (next + found + 1) % self.writes.len();
-            }
-            found.is_none()
-        })
+        missing_from(&self.writes, &self.reads).map(|(_, key)| key)
     }
 
     /// Whether it writes ranges.
@@ -317,6 +301,22 @@ impl Part {
     }
 }
 
+/// Those of `keys` that are not among the others, with their places. Keys that are both stand in the same order mostly.
+fn missing_from<'k>(
+    others: &'k [KeyAccess],
+    keys: &'k [KeyAccess],
+) -> impl Iterator<Item = (u32, &'k KeyAccess)> {
+    let mut next = 0;
+    (0..).zip(keys).filter(move |(_, key)| {
+        let (before, behind) = others.split_at(next);
+        let found = behind.iter().chain(before).position(|other| other == *key);
+        if let Some(found) = found {
+            next = (next + found + 1) % others.len();
+        }
+        found.is_none()
+    })
+}
+
 impl RangeAccess {
     /// What is locked, and whose version is compared: the granule, or the whole table.
     #[must_use]
@@ -348,13 +348,15 @@ impl KeyAccess {
         }
     }
 
+    /// What the key is in: its granule, if it is in one, and its table.
+    pub fn around(&self) -> impl Iterator<Item = Resource> + use<> {
+        let granule = self.granule().map(|prefix| granule_resource(self.table, prefix));
+        granule.into_iter().chain([table_resource(self.table)])
+    }
+
     fn lock(&self, mode: Mode, intention: Mode, locks: &mut Vec<Lock>) {
         locks.push(Lock { resource: key_resource(self.table, &self.key), mode });
-        if let Some(prefix) = self.granule() {
-            let resource = granule_resource(self.table, prefix);
-            locks.push(Lock { resource, mode: intention });
-        }
-        locks.push(Lock { resource: table_resource(self.table), mode: intention });
+        locks.extend(self.around().map(|resource| Lock { resource, mode: intention }));
     }
 }
 

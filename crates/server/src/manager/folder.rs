@@ -1,6 +1,7 @@
 //! What a node keeps on disk: the log of its manager, if it hosts one, and the list of managers.
 
 use shoal_cluster::manager::StateMachine;
+use shoal_disk::flush_names;
 use shoal_raft::{DiskStorage, InMemoryDisk, LogMember, LogMembers};
 use shoal_types::ClusterId;
 use shoal_types::wire::{decode, encode};
@@ -63,7 +64,7 @@ impl ManagerFolder {
         let disk = DiskStorage::open(&next)?;
         let members = shoal_raft::begin_with(&disk, manager_client, machine, version)?;
         fs::rename(next, folder.join(LOG))?;
-        File::open(folder)?.sync_all()?;
+        flush_names(folder)?;
         Ok((LogStorage::Disk(disk), members))
     }
 
@@ -122,7 +123,7 @@ impl ManagerFolder {
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(next, folder.join(name))?;
-        File::open(folder)?.sync_all()
+        flush_names(folder)
     }
 }
 

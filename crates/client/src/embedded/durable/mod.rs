@@ -29,8 +29,8 @@
 //! A checkpoint is a walk over the store while it is used. It notes the last clock C0 that is in the log, with all
 //! transactions up to it installed, and the segment of the log that later ones are in; then it writes the newest version of
 //! each key, with its clock; then, when all clocks drawn so far are durable, C1, the last of them that has a record. So it has at
-//! least the versions up to C0, and none above C1. Restoring it, the transactions above C0 are replayed; on each key the greatest clock wins. If the log
-//! does not reach C1, it is damaged: it was durable that far.
+//! least the versions up to C0, and none above C1. Restoring it, the transactions above C0 are replayed; on each key the greatest
+//! clock wins. If the log does not reach C1, it is damaged: it was durable that far.
 //!
 //! Read in this order: `records.rs`, `clock_order.rs`, `durable_clock.rs`, `shared.rs`, `durability.rs`, `log_thread.rs`, `restore.rs`,
 //! `checkpoint.rs`, `backup.rs`, `log.rs`, `examine.rs`.

@@ -6,7 +6,7 @@ use super::{Tiga, TigaEffects};
 use crate::coordinator::{Coordinator, Ended, Outcome};
 use crate::message::{Found, Message};
 use crate::repetition::Repetition;
-use crate::transaction::TRANSACTION_BYTES_MAX;
+use crate::transaction::CERTIFIED_BYTES_MAX;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, Submission, WorkerContext, recovering};
 use shoal_engine::operation::Operation;
@@ -169,7 +169,7 @@ impl Tiga {
         let oldest = oldest(&self.runtime.worker_context, self.node.coordinator());
         let certificate = transaction.certificate(self.node.view(), &tables, oldest, ending);
         let Some(certificate) = certificate else { return self.tell(sequence, Ok(())) };
-        let (bytes, max) = (certificate.bytes(), TRANSACTION_BYTES_MAX);
+        let (bytes, max) = (certificate.bytes(), CERTIFIED_BYTES_MAX);
         if bytes > max {
             return self.tell(sequence, Err(Rejected::TransactionBytes { bytes, max }.into()));
         }

@@ -244,15 +244,21 @@ fn what_is_unknown_is_settled_only_under_a_lease() {
     }
 }
 
-/// Rule T23, its other half: a `Ready` names what may be committed in front of it.
-#[test]
-fn what_votes_have_committed_in_front_of_an_import_stays_there() {
+/// Votes have committed an increment of key 1, which is not decided.
+fn committed_by_votes() -> Cluster {
     let mut cluster = Cluster::new();
     let first = cluster.increment(&[1]);
     cluster.deliver(|_, _, _| true);
     cluster.pass(HEADROOM);
     cluster.deliver(|_, _, _| true);
     assert_eq!(cluster.path(first), Some(Path::Fast));
+    cluster
+}
+
+/// Rule T23, its other half: a `Ready` names what may be committed in front of it.
+#[test]
+fn what_votes_have_committed_in_front_of_an_import_stays_there() {
+    let mut cluster = committed_by_votes();
     let both = cluster.increment(&[1, 101]);
     cluster.release_on_one_shard();
     assert_eq!(cluster.sums(both), Some(vec![2, 1]));
@@ -262,12 +268,7 @@ fn what_votes_have_committed_in_front_of_an_import_stays_there() {
 /// The same, where the other leader has imported the transaction from the one that is lost: it has only the record of that one.
 #[test]
 fn what_votes_have_committed_in_front_of_an_import_stays_there_when_it_is_imported_back() {
-    let mut cluster = Cluster::new();
-    let first = cluster.increment(&[1]);
-    cluster.deliver(|_, _, _| true);
-    cluster.pass(HEADROOM);
-    cluster.deliver(|_, _, _| true);
-    assert_eq!(cluster.path(first), Some(Path::Fast));
+    let mut cluster = committed_by_votes();
     let both = cluster.increment(&[1, 101]);
     let lets = |_: NodeId, to: NodeId, _: &Message| !(NodeId(1)..=NodeId(2)).contains(&to);
     cluster.deliver(lets);

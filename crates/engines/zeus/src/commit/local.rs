@@ -12,7 +12,7 @@ use crate::planted_bugs::ZeusPlantedBug;
 use crate::record::Level;
 use crate::rows::{GranuleRows, RowKey, RowWrite, Rows};
 use crate::scope::Scope;
-use crate::version::{Slot, Version, WorkerPipeline};
+use crate::version::{PipelineId, Slot, Version, WorkerPipeline};
 use bytes::Bytes;
 use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Clock, Time, WorkerId};
@@ -112,7 +112,7 @@ impl Pipelines {
     ) -> Result<Slot, CommitRefusal> {
         assert!(!commit.writes.is_empty(), "a transaction that writes nothing has no slot");
         let worker = commit.worker;
-        scope.view.member(scope.node).ok_or(CommitRefusal::NotMember)?;
+        let coordinator = scope.view.member(scope.node).ok_or(CommitRefusal::NotMember)?;
         let bytes = commit.slot_bytes();
         if bytes > SLOT_BYTES_MAX {
             return Err(CommitRefusal::TooManyBytes(bytes));
@@ -135,7 +135,6 @@ impl Pipelines {
         if pipeline.pending.len() >= scope.options.slots_pending_max {
             return Err(CommitRefusal::PipelineFull);
         }
-        let id = Pipelines::id(scope, of).ok_or(CommitRefusal::NotMember)?;
         let clocks = touched.iter().map(|granule| ownership.clock(granule));
         let least = pipeline.last_clock;
         let clock = match scope.has(ZeusPlantedBug::ClockWithoutGranule) {
@@ -147,7 +146,7 @@ impl Pipelines {
         touched.iter().for_each(|granule| self.turns.commit(granule, worker, commit.born));
         let LocalCommit { writes, tag, .. } = commit;
         let inv = ReplicationInv {
-            pipeline: id,
+            pipeline: PipelineId { coordinator, of },
             slot,
             previous_validated: false,
             followers,
@@ -227,7 +226,7 @@ impl Pipelines {
             if !may_write && !reads_only {
                 return Err(CommitRefusal::NotOwned(granule.clone()));
             }
-            let is_behind = self.turns.is_behind(granule, commit.worker, commit.born);
+            let is_behind = self.turns.is_behind(granule, commit.born);
             let touching = self.touching(granule);
             let is_other = touching.is_some_and(|it| {
                 it.worker != commit.worker || of.is_some_and(|pipeline| pipeline != it)

@@ -1,7 +1,8 @@
 //! Which transaction of a node is next on a granule that several workers write, or several pipelines of one.
 //!
 //! A transaction waits until no pending slot of another pipeline has touched its granules. Others may begin such slots all the
-//! time, so the oldest transaction that waits for a granule is noted, and younger ones wait behind it. Transactions that wait hold nothing, and slots end: the oldest one of all commits.
+//! time, so the oldest transaction that waits for a granule is noted, and younger ones wait behind it. Transactions that wait hold
+//! nothing, and slots end: the oldest one of all commits.
 //!
 //! It is noted on all of its granules that pending slots touch, also of the pipeline that it will join: otherwise it would find one
 //! granule free, and the next one touched again.
@@ -36,11 +37,8 @@ impl WorkerTurns {
     }
 
     /// Whether an older transaction waits for the granule.
-    pub(super) fn is_behind(&self, granule: &GranuleId, worker: WorkerId, born: Time) -> bool {
-        let waiting = self.0.get(granule);
-        waiting.is_some_and(|waiting| {
-            (waiting.worker, waiting.born) != (worker, born) && waiting.born < born
-        })
+    pub(super) fn is_behind(&self, granule: &GranuleId, born: Time) -> bool {
+        self.0.get(granule).is_some_and(|waiting| waiting.born < born)
     }
 
     /// A transaction of the worker that was born then is committed.
