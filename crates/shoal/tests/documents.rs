@@ -141,6 +141,7 @@ fn constants() -> Vec<(String, String)> {
         ("KEY_BYTES_MAX", limits::KEY_BYTES_MAX),
         ("VALUE_BYTES_MAX", limits::VALUE_BYTES_MAX),
         ("TRANSACTION_BYTES_MAX", limits::TRANSACTION_BYTES_MAX),
+        ("TRANSACTION_MESSAGE_BYTES_MAX", limits::TRANSACTION_MESSAGE_BYTES_MAX),
         ("TABLE_NAME_BYTES_MAX", limits::TABLE_NAME_BYTES_MAX),
         ("NAME_BYTES_MAX", topology::NAME_BYTES_MAX),
         ("CLUSTER_BYTES_MAX", shoal_net::CLUSTER_BYTES_MAX),

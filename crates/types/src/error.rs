@@ -361,7 +361,7 @@ pub enum Rejected {
         #[coded(short)]
         max: usize,
     },
-    /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`], or a lower one of the engine.
+    /// Limit [`crate::limits::TRANSACTION_BYTES_MAX`], or [`crate::limits::TRANSACTION_MESSAGE_BYTES_MAX`].
     #[error(
         "the transaction would write {bytes} bytes, of at most {max} (TRANSACTION_BYTES_MAX, or less with this engine); split it"
     )]

@@ -12,6 +12,12 @@ pub const VALUE_BYTES_MAX: usize = 8 << 20;
 /// Bytes of keys and values that one transaction may write.
 pub const TRANSACTION_BYTES_MAX: usize = 64 << 20;
 
+/// Bytes of a transaction with an engine whose messages have it whole: of what it writes (`zeus`), and also of the keys that it
+/// reads, of a call's arguments and of its result (`tiga`). A longer frame than the network takes
+/// (`NetworkLimits::frame_bytes_max`, 32 MiB) never arrives, however often it is sent; half of that leaves room for all else that
+/// is in it.
+pub const TRANSACTION_MESSAGE_BYTES_MAX: usize = 16 << 20;
+
 /// Keys that one transaction may write.
 pub const TRANSACTION_WRITES_MAX: usize = 1 << 20;
 

@@ -4,7 +4,7 @@
 use crate::part_reads::PartReads;
 use crate::record::Write;
 use crate::rows::Rows;
-use crate::transaction::{NamedTable, Part, ProcedureCall, RequestRow, Work};
+use crate::transaction::{NamedTable, Part, ProcedureCall, RequestRow, Work, check_bytes};
 use bumpalo::Bump;
 use bytes::Bytes;
 use shoal_cluster::topology::TableMap;
@@ -87,9 +87,16 @@ fn run(
     let piece = Piece { source, tables, named, writes, kept, is_checked };
     let procedure = library.procedures.get(procedure);
     let result = procedure.and_then(|procedure| procedure.run_at_once(&piece, arguments));
+    let written = piece.writes.into_inner();
+    // All participants execute alike, so what all of it writes counts.
+    let result = result.and_then(|result| {
+        let value = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let rows = written.iter().map(|((_, key), it)| key.len() + value(it));
+        check_bytes(work.bytes + result.len() + rows.sum::<usize>()).map(|()| result)
+    });
     let Ok(result) = result else { return (result, Vec::new()) };
     let part = work.part();
-    let written = piece.writes.into_inner().into_iter();
+    let written = written.into_iter();
     let mut writes: Vec<Write> = written
         .filter(|((table, key), _)| !is_checked || part.allows_write(library.tables, *table, key))
         .map(|((table, key), value)| Write { table, key, value })

@@ -27,16 +27,18 @@ use crate::step::Step;
 use crate::tentative::history;
 use crate::transaction::{Body, History, Part, Transaction, Work};
 use bytes::Bytes;
+use shoal_cluster::topology::TableStanding;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, NodeId, Result, ShardId, Time};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// With so many entries on their way, what is released gathers until one is decided.
 const UNDECIDED_MAX: usize = 64;
 
-/// An entry is made of what is released when it has so many bytes: a longer one than the network takes would never arrive.
-const BATCH_BYTES_MAX: usize = 4 << 20;
+/// So long after, it is looked again whether a table is known.
+const TABLES_WAIT: Duration = Duration::from_millis(10);
 
 /// What another participant has proposed.
 #[derive(Debug, Clone, Copy)]
@@ -301,6 +303,9 @@ impl Replica {
         if self.refuse_settled_call(step, stamp) {
             return;
         }
+        if self.waits_for_tables(step, stamp) {
+            return;
+        }
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         if !waiting.needs_agreement() {
             return self.release(step, stamp, None);
@@ -409,8 +414,34 @@ impl Replica {
         true
     }
 
-    /// Executes a transaction, appends it and votes.
+    /// Whether a transaction declares ranges of tables that this node does not know yet: which rows of a range are this
+    /// shard's, the table says. The configuration that has it is on its way.
+    fn waits_for_tables(&mut self, step: &Step<'_>, stamp: Stamp) -> bool {
+        let Some((_, waiting)) = self.queue.get(stamp.id) else { return false };
+        let parts = waiting.work.transaction.parts.iter();
+        let mut ranges = parts.flat_map(|part| &part.declared_ranges);
+        let tables = step.library.tables;
+        let waits = ranges.any(|range| tables.standing(range.table) == TableStanding::NotGiven);
+        if waits {
+            self.queue.postpone(stamp.id, step.clock + TABLES_WAIT);
+        }
+        waits
+    }
+
+    /// Whether the leader may append more: all that is not decided may stand in a list, which one message holds.
+    fn has_room(&mut self, step: &Step<'_>, id: TransactionId) -> bool {
+        let has_room = self.ledger.undecided_bytes() < step.options.window_bytes;
+        if !has_room {
+            self.leading.as_mut().expect("releases as a leader").unstable.insert(id);
+        }
+        has_room
+    }
+
+    /// Executes a transaction, appends it and votes, once there is room.
     fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
+        if !self.has_room(step, stamp.id) {
+            return;
+        }
         let Some(mut waiting) = self.queue.remove(stamp.id) else { return };
         let ballots = match (&waiting.origin, ballots) {
             (Origin::Imported(record), _) => record.ballots.clone(),
@@ -447,7 +478,7 @@ impl Replica {
         if !is_voted && !record.transaction.by_log {
             self.vote(step, &record, false, times);
         }
-        if self.leading.as_ref().is_some_and(|leading| leading.batch_bytes >= BATCH_BYTES_MAX) {
+        if self.leading.as_ref().is_some_and(|it| it.batch_bytes >= step.options.window_bytes) {
             self.flush(step, true);
         }
     }

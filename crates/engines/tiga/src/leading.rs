@@ -1,7 +1,8 @@
 //! What only a leader has: what it has released, promised and received, and how far its recovery is.
 
+use crate::answer::Answer;
 use crate::message::Read;
-use crate::record::{Item, Record, Refusal, TentativeList};
+use crate::record::{Record, Refusal, TentativeList};
 use crate::repetition::Repetition;
 use crate::stamp::ArrivalTimes;
 use crate::undecided_votes::UndecidedVotes;
@@ -26,8 +27,8 @@ pub(crate) enum Phase {
     Asking {
         /// The place of the start record.
         start: u64,
-        /// What other shards have answered, and under which ballots.
-        answers: BTreeMap<ShardId, (Ballot, Vec<Item>)>,
+        /// What other shards have answered.
+        answers: BTreeMap<ShardId, Answer>,
         /// When those that are missing are asked again.
         repetition: Repetition,
     },
@@ -78,7 +79,7 @@ pub struct Leading {
     pub(crate) settled: Vec<TransactionId>,
     /// What other shards have said of transactions that are not decided here.
     pub(crate) settled_early: BTreeMap<TransactionId, BTreeSet<ShardId>>,
-    /// Transactions whose certificates rest on what is not decided.
+    /// Transactions that wait until more is decided: their certificates rest on it, or there is no room for more.
     pub(crate) unstable: BTreeSet<TransactionId>,
     /// By the coordinator and the number that it has given them.
     pub(crate) reads: BTreeMap<(NodeId, u64), DeferredReads>,

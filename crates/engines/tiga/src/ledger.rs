@@ -65,6 +65,8 @@ pub struct Ledger {
     /// Entries that are accepted and not decided, the first with the index `applied`.
     undecided: VecDeque<Entry>,
     undecided_records: BTreeMap<TransactionId, Arc<Record>>,
+    /// About the bytes of those.
+    undecided_bytes: usize,
 }
 
 impl Ledger {
@@ -84,6 +86,7 @@ impl Ledger {
             coordinated: BTreeMap::new(),
             undecided: VecDeque::new(),
             undecided_records: BTreeMap::new(),
+            undecided_bytes: 0,
         }
     }
 
@@ -91,6 +94,12 @@ impl Ledger {
     #[must_use]
     pub fn undecided_entries(&self) -> usize {
         self.undecided.len()
+    }
+
+    /// About the bytes of the records that are accepted and not decided.
+    #[must_use]
+    pub fn undecided_bytes(&self) -> usize {
+        self.undecided_bytes
     }
 
     /// How many entries are accepted, decided or not.
@@ -118,6 +127,7 @@ impl Ledger {
         let Some(place) = record.transaction.place(self.shard) else { return };
         self.rows.append(&record.transaction.parts[place], record, index);
         self.undecided_records.insert(record.id(), Arc::clone(record));
+        self.undecided_bytes += record.bytes();
     }
 
     /// The first entry that is not decided now is. Returns it.
@@ -164,6 +174,7 @@ impl Ledger {
         }
         self.rows.decide(record, self.applied);
         self.undecided_records.remove(&id);
+        self.undecided_bytes -= record.bytes();
         self.recorded.remove(&id);
         self.recent.insert(record.stamp(), Arc::clone(record));
         self.recent_ids.insert(id, record.t);
@@ -260,6 +271,7 @@ impl Ledger {
         });
         let records: Vec<_> = records.collect();
         self.undecided_records.clear();
+        self.undecided_bytes = 0;
         self.rows.forget_undecided();
         records
     }

@@ -28,6 +28,7 @@
 //!
 //! The rules, and where each is asserted, are in `docs/tiga.md`. All of it is a state machine without I/O.
 
+mod answer;
 mod clock_agreement;
 pub mod coordinator;
 pub mod delays;

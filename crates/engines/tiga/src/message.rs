@@ -1,5 +1,6 @@
 //! What nodes say to each other. Every message may be lost, repeated, reordered or late.
 
+use crate::answer::AnswerPart;
 use crate::digest::Digest;
 use crate::part_reads::PartReads;
 use crate::record::{Item, TentativeList};
@@ -228,6 +229,8 @@ pub enum Message {
         shard: ShardId,
         /// The ballot of its leader.
         ballot: Ballot,
+        /// Which of the messages that make up the answer this is.
+        part: AnswerPart,
         /// What it knows.
         items: Vec<Item>,
     },

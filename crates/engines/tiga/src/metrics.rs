@@ -9,6 +9,8 @@ pub struct ReplicaCounters {
     pub raised: u64,
     /// Transactions that came too late to be voted for.
     pub late: u64,
+    /// Transactions for which a follower had no room, so that it did not vote.
+    pub without_room: u64,
     /// Votes that a follower has given.
     pub votes: u64,
     /// Votes that a follower has withheld at first, since they rest on something of several shards that is not synced.

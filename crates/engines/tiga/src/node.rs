@@ -426,9 +426,9 @@ fn receive(
                 replica.query(step, shard, ballot);
             }
         }
-        Message::Answer { to, asked, shard, ballot, items } => {
+        Message::Answer { to, asked, shard, ballot, part, items } => {
             if let Some(replica) = replicas.get_mut(&to) {
-                replica.answered(step, asked, shard, ballot, items);
+                replica.answered(step, asked, shard, ballot, part, items);
             }
         }
         Message::Reads { shard, number, reads } => {

@@ -38,7 +38,9 @@ impl Replica {
         let Some(leading) = &self.leading else { return false };
         let from = i64::try_from(step.options.detective_from.as_nanos()).unwrap_or(i64::MAX);
         let is_far = |shard| leading.distances.get(&shard).is_some_and(|ns| *ns >= from);
-        matches!(waiting.origin, Origin::Accepted)
+        // All that it votes for may stand in a list, which one message holds.
+        self.queue.bytes() <= step.options.window_bytes
+            && matches!(waiting.origin, Origin::Accepted)
             && !transaction.by_log
             && matches!(transaction.body, Body::Pieces { .. })
             && named.eq(ballots)

@@ -45,6 +45,11 @@ pub struct TigaOptions {
     pub epsilon: Option<Duration>,
     /// Messages about a transaction that has not come are kept for so long. Default 5 s.
     pub early_max: Duration,
+    /// Entries of logs, and the messages of recoveries, are made of so many bytes and one transaction at most. A leader releases
+    /// nothing while so many are not decided, and a follower accepts nothing while it has so many that are not synced. More lets
+    /// more be on its way over long distances; a frame that is longer than the network takes (`NetworkLimits::frame_bytes_max`)
+    /// never arrives. Default 4 MiB.
+    pub window_bytes: usize,
     /// Bugs planted in the protocol. Default: none.
     pub bugs: PlantedBugs<TigaPlantedBug>,
 }
@@ -63,6 +68,7 @@ impl Default for TigaOptions {
             by_log_within: Duration::from_millis(1),
             epsilon: None,
             early_max: Duration::from_secs(5),
+            window_bytes: 4 << 20,
             bugs: PlantedBugs::NONE,
         }
     }

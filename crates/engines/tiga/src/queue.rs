@@ -120,6 +120,8 @@ pub struct Queue {
     held: VecDeque<(Time, Stamp)>,
     /// To be looked at: something has changed for them.
     changed: VecDeque<TransactionId>,
+    /// About the bytes of all.
+    bytes: usize,
 }
 
 impl Queue {
@@ -132,6 +134,7 @@ impl Queue {
         let stamp = Stamp { t, id: waiting.work.id() };
         assert!(self.stamps.insert(stamp.id, stamp).is_none(), "{stamp:?} waits twice");
         self.locks.add(stamp, &waiting.work.locks);
+        self.bytes += waiting.work.bytes;
         self.not_due.insert((t, stamp));
         self.held.push_back((until, stamp));
         self.entries.insert(stamp, Waiting { is_due: false, due: t, ..waiting });
@@ -142,6 +145,7 @@ impl Queue {
         let stamp = self.stamps.remove(&id)?;
         let waiting = self.entries.remove(&stamp).expect("has a stamp");
         self.locks.remove(stamp, &waiting.work.locks);
+        self.bytes -= waiting.work.bytes;
         self.not_due.remove(&(waiting.due, stamp));
         let heads = self.locks.heads(&waiting.work.locks);
         self.changed.extend(heads.into_iter().map(|stamp| stamp.id));
@@ -258,6 +262,12 @@ impl Queue {
     /// Takes all out.
     pub fn clear(&mut self) {
         *self = Queue::default();
+    }
+
+    /// About the bytes of all that wait.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many wait.

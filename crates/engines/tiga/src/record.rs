@@ -200,6 +200,17 @@ pub enum Item {
     },
 }
 
+impl Item {
+    /// About its bytes in a message.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match self {
+            Item::Agreed { record } => record.bytes(),
+            Item::Waiting { .. } => size_of::<Stamp>(),
+        }
+    }
+}
+
 /// How far the recovery of a ballot is, by the log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Coded)]
 pub struct Base {

@@ -7,6 +7,7 @@
 //! A list counts if its votes were given under the base that the adopted log names; if that is a start record, its candidates
 //! alone count. A candidate stands in as many of the lists as a fast commit leaves in any majority.
 
+use crate::answer::{Answer, AnswerPart, in_parts};
 use crate::leading::{Leading, Phase};
 use crate::locks::LockIndex;
 use crate::message::Message;
@@ -187,10 +188,11 @@ impl Replica {
         if applied <= *start && !asks_early {
             return;
         }
-        answers.retain(|shard, (ballot, _)| *ballot >= step.view.known(*shard));
+        answers.retain(|shard, answer| answer.ballot >= step.view.known(*shard));
         let all = (0..step.view.shards.len() as u32).map(ShardId);
-        let missing: Vec<ShardId> =
-            all.filter(|shard| *shard != self.shard && !answers.contains_key(shard)).collect();
+        let is_missing = |shard: &ShardId| !answers.get(shard).is_some_and(Answer::is_whole);
+        let others = all.filter(|shard| *shard != self.shard);
+        let missing: Vec<ShardId> = others.filter(is_missing).collect();
         if missing.is_empty() {
             return self.finish(step);
         }
@@ -225,8 +227,11 @@ impl Replica {
         let recorded = recorded.map(|it| Item::Waiting { stamp: it.stamp() });
         let concerns = |item: &Item| self.concerns(item, shard);
         let items: Vec<Item> = agreed.chain(queued).chain(recorded).filter(concerns).collect();
-        let message = Message::Answer { to: shard, asked, shard: self.shard, ballot, items };
-        step.send(asked.node, message);
+        let (to, shard) = (shard, self.shard);
+        for (part, items) in in_parts(step.now, items, step.options.window_bytes) {
+            let message = Message::Answer { to, asked, shard, ballot, part, items };
+            step.send(asked.node, message);
+        }
     }
 
     fn concerns(&self, item: &Item, shard: ShardId) -> bool {
@@ -251,6 +256,7 @@ impl Replica {
         asked: Ballot,
         shard: ShardId,
         ballot: Ballot,
+        part: AnswerPart,
         items: Vec<Item>,
     ) {
         let is_current = step.view.hear(shard, ballot);
@@ -258,7 +264,7 @@ impl Replica {
         if let Phase::Asking { answers, .. } = &mut leading.phase
             && is_current
         {
-            answers.insert(shard, (ballot, items));
+            answers.entry(shard).or_default().receive(ballot, part, items);
         }
     }
 
@@ -304,11 +310,8 @@ impl Replica {
     }
 
     /// What is agreed elsewhere, and missing here.
-    fn imports(
-        &self,
-        answers: &BTreeMap<ShardId, (Ballot, Vec<Item>)>,
-    ) -> BTreeMap<TransactionId, Arc<Record>> {
-        let items = answers.values().flat_map(|(_, items)| items);
+    fn imports(&self, answers: &BTreeMap<ShardId, Answer>) -> BTreeMap<TransactionId, Arc<Record>> {
+        let items = answers.values().flat_map(Answer::items);
         let agreed = items.filter_map(|item| match item {
             Item::Agreed { record } => Some(record),
             Item::Waiting { .. } => None,
@@ -324,12 +327,12 @@ impl Replica {
     fn kept(
         &self,
         step: &Step<'_>,
-        answers: &BTreeMap<ShardId, (Ballot, Vec<Item>)>,
+        answers: &BTreeMap<ShardId, Answer>,
         imports: &BTreeMap<TransactionId, Arc<Record>>,
     ) -> Vec<Candidate> {
         let has = |shard: ShardId, stamp: Stamp| {
-            let items = answers.get(&shard).into_iter().flat_map(|(_, items)| items);
-            items.into_iter().any(|item| match item {
+            let mut items = answers.get(&shard).into_iter().flat_map(Answer::items);
+            items.any(|item| match item {
                 Item::Agreed { record } => record.stamp() == stamp,
                 Item::Waiting { stamp: other } => *other == stamp,
             })

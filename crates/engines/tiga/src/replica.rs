@@ -125,6 +125,12 @@ impl Replica {
         if !is_ours || !is_first || is_known || is_far || !step.is_accurate {
             return;
         }
+        // All that it accepts may stand in a list, which one message holds.
+        let bytes = self.queue.bytes() + self.tentative.bytes() + work.bytes;
+        if bytes > step.options.window_bytes {
+            self.counters.without_room += 1;
+            return;
+        }
         let is_late = t < self.least_accepted(step, &work);
         if is_late && !step.options.bugs.has(TigaPlantedBug::AcceptLate) {
             // The leader's log says where it belongs.

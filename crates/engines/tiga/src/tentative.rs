@@ -39,6 +39,8 @@ pub struct TentativeEntries {
     stamps: BTreeSet<Stamp>,
     locks: LockIndex,
     withheld: BTreeSet<Stamp>,
+    /// About the bytes of all.
+    bytes: usize,
 }
 
 impl TentativeEntries {
@@ -46,6 +48,7 @@ impl TentativeEntries {
     pub fn insert(&mut self, tentative: Tentative) {
         self.remove(tentative.stamp.id);
         self.locks.add(tentative.stamp, &tentative.work.locks);
+        self.bytes += tentative.work.bytes;
         if !tentative.is_voted {
             self.withheld.insert(tentative.stamp);
         }
@@ -57,6 +60,7 @@ impl TentativeEntries {
     pub fn remove(&mut self, id: TransactionId) -> Option<Tentative> {
         let tentative = self.entries.remove(&id)?;
         self.locks.remove(tentative.stamp, &tentative.work.locks);
+        self.bytes -= tentative.work.bytes;
         self.withheld.remove(&tentative.stamp);
         self.stamps.remove(&tentative.stamp);
         Some(tentative)
@@ -126,6 +130,12 @@ impl TentativeEntries {
     /// Takes all out.
     pub fn clear(&mut self) {
         *self = TentativeEntries::default();
+    }
+
+    /// About the bytes of all.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many there are.

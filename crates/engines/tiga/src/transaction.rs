@@ -11,9 +11,10 @@ use crate::stamp::Stamp;
 use bytes::Bytes;
 use shoal_cluster::topology::{Home, TableMap};
 use shoal_engine::TransactionId;
+use shoal_types::limits::TRANSACTION_MESSAGE_BYTES_MAX;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, ShardId, TableId, Time};
+use shoal_types::{Ballot, Rejected, Result, ShardId, TableId, Time};
 use std::sync::Arc;
 
 /// The bytes that a row has in a message beside its key and its value, about.
@@ -136,10 +137,6 @@ pub enum Body {
     },
 }
 
-/// The most bytes of keys and values that are certified at once: a message has a transaction whole, and a frame that is longer than the
-/// network takes (`NetworkLimits::frame_bytes_max`, 32 MiB) never arrives.
-pub const CERTIFIED_BYTES_MAX: usize = 16 << 20;
-
 /// A transaction, the same at every participant.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Transaction {
@@ -167,6 +164,14 @@ impl Transaction {
     #[must_use]
     pub fn exchanges(&self) -> bool {
         self.is_multi() && !matches!(self.body, Body::Pieces { .. })
+    }
+
+    /// Checks that it is no longer than one may be.
+    ///
+    /// # Errors
+    /// [`Rejected::TransactionBytes`] if it is.
+    pub fn check_bytes(&self) -> Result<()> {
+        check_bytes(self.bytes())
     }
 
     /// About its bytes in a message.
@@ -216,6 +221,15 @@ impl Transaction {
         };
         !self.parts.is_empty() && in_order && self.parts.iter().all(fits)
     }
+}
+
+/// Checks that a transaction of so many bytes is no longer than one may be: messages and entries have it whole.
+pub(crate) fn check_bytes(bytes: usize) -> Result<()> {
+    let max = TRANSACTION_MESSAGE_BYTES_MAX;
+    if bytes > max {
+        return Err(Rejected::TransactionBytes { bytes, max }.into());
+    }
+    Ok(())
 }
 
 impl Part {
@@ -369,6 +383,8 @@ pub struct Work {
     pub place: usize,
     /// What it locks here.
     pub locks: Vec<Lock>,
+    /// About the bytes of the transaction.
+    pub bytes: usize,
     /// The places of the keys that it writes and does not read.
     blind_writes: Vec<u32>,
 }
@@ -380,7 +396,8 @@ impl Work {
         let place = transaction.place(shard)?;
         let part = &transaction.parts[place];
         let (locks, blind_writes) = (part.locks(), part.blind_writes());
-        Some(Work { transaction: Arc::clone(transaction), place, locks, blind_writes })
+        let bytes = transaction.bytes();
+        Some(Work { transaction: Arc::clone(transaction), place, locks, bytes, blind_writes })
     }
 
     /// The keys that it rests on: those that it reads, and those that it may write. Of a key that is declared as written and not

@@ -38,6 +38,7 @@ impl Subject for Tiga {
         "not_taken",
         "sent_again",
         "late_arrivals",
+        "without_room",
         "votes_withheld",
         "dropped_tentative",
         "optimistic_votes",
@@ -99,6 +100,8 @@ impl Subject for Tiga {
             one_of(&mut agreement, &[Duration::ZERO, round_trip / 4, Duration::MAX]);
         protocol.by_log_within =
             one_of(&mut agreement, &[Duration::ZERO, round_trip / 4, Duration::from_secs(1)]);
+        protocol.window_bytes =
+            one_of(&mut random.fork(10), &[4 << 20, 4 << 20, 4 << 20, 4 << 20, 4000, 400]);
         let mut parts = random.fork(6);
         options.snapshot_part.records_max = one_of(&mut parts, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut parts, &[1, 100, 100_000]);

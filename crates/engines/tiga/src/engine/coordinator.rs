@@ -6,11 +6,10 @@ use super::{Tiga, TigaEffects};
 use crate::coordinator::{Coordinator, Ended, Outcome};
 use crate::message::{Found, Message};
 use crate::repetition::Repetition;
-use crate::transaction::CERTIFIED_BYTES_MAX;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::worker_context::{BodyEnd, Submission, WorkerContext, recovering};
 use shoal_engine::operation::Operation;
-use shoal_types::{Aborted, Conflict, Error, Rejected, Result, ShardId, Unknown, WorkerPlace};
+use shoal_types::{Aborted, Conflict, Error, Result, ShardId, Unknown, WorkerPlace};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -169,9 +168,8 @@ impl Tiga {
         let oldest = oldest(&self.runtime.worker_context, self.node.coordinator());
         let certificate = transaction.certificate(self.node.view(), &tables, oldest, ending);
         let Some(certificate) = certificate else { return self.tell(sequence, Ok(())) };
-        let (bytes, max) = (certificate.bytes(), CERTIFIED_BYTES_MAX);
-        if bytes > max {
-            return self.tell(sequence, Err(Rejected::TransactionBytes { bytes, max }.into()));
+        if let Err(error) = certificate.check_bytes() {
+            return self.tell(sequence, Err(error));
         }
         transaction.handed_at = Some(now);
         let remote_branches = Rc::clone(&transaction.remote_branches);

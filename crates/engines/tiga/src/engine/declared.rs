@@ -89,6 +89,11 @@ impl Tiga {
             true => Body::Whole { call: procedure_call },
             false => Body::Pieces { call: procedure_call },
         };
+        let transaction = Transaction { id, oldest, by_log: false, body, parts };
+        if let Err(error) = transaction.check_bytes() {
+            return call.results.fill(Err(error));
+        }
+        let parts = &transaction.parts;
         let keys: usize = parts.iter().map(|part| part.reads.len() + part.writes.len()).sum();
         let is_writer =
             |part: &&Part| !part.writes.is_empty() || part.ranges.iter().any(|range| range.writes);
@@ -96,7 +101,6 @@ impl Tiga {
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
         let shards = parts.iter().map(|part| part.shard).collect();
-        let transaction = Transaction { id, oldest, by_log: false, body, parts };
         self.calls.insert(id.sequence, OpenCall { call: Rc::clone(call), shards });
         let patience = self.patience(keys);
         self.with_node(effects, |node, now, library| {

@@ -30,6 +30,8 @@ shoal_engine::counters! {
         Counter released,
         /// Transactions that came too late at a replica here.
         Counter late_arrivals,
+        /// Transactions for which followers here had no room, so that they did not vote.
+        Counter without_room,
         /// Votes withheld at first, since they rest on something of several shards that is not synced.
         Counter votes_withheld,
         /// Released entries that followers here have dropped.
@@ -129,6 +131,7 @@ impl TigaCounters {
             let of = replica.counters();
             counters.released += of.released;
             counters.late_arrivals += of.late;
+            counters.without_room += of.without_room;
             counters.votes_withheld += of.withheld;
             counters.dropped_tentative += of.dropped;
             counters.optimistic_votes += of.optimistic;

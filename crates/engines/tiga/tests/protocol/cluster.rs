@@ -105,6 +105,22 @@ pub fn voters(shard: u32) -> Vec<NodeId> {
     (shard * VOTERS..(shard + 1) * VOTERS).map(NodeId).collect()
 }
 
+/// Two shards of three voters, and a node that coordinates. Keys below 100 are on shard 0.
+fn topology(tables: &[&str]) -> Topology {
+    let mut builder = Topology::builder().workers(1).datacenter("d");
+    for node in 0..7 {
+        builder = builder.node(format!("n{node}"), "d");
+    }
+    for shard in 0..2 {
+        let names: Vec<String> = voters(shard).iter().map(|node| format!("n{}", node.0)).collect();
+        builder = builder.shard(names[0].clone(), names, Vec::<String>::new());
+    }
+    for table in tables {
+        builder = builder.table(*table, Partitioning::ranges([vec![], vec![100]]));
+    }
+    builder.build().expect("a topology")
+}
+
 impl Cluster {
     /// All shards are served.
     pub fn new() -> Cluster {
@@ -117,17 +133,7 @@ impl Cluster {
     }
 
     pub fn of(options: TigaOptions) -> Cluster {
-        let mut builder = Topology::builder().workers(1).datacenter("d");
-        for node in 0..7 {
-            builder = builder.node(format!("n{node}"), "d");
-        }
-        for shard in 0..2 {
-            let names: Vec<String> =
-                voters(shard).iter().map(|node| format!("n{}", node.0)).collect();
-            builder = builder.shard(names[0].clone(), names, Vec::<String>::new());
-        }
-        let builder = builder.table("t", Partitioning::ranges([vec![], vec![100]]));
-        let topology = builder.build().expect("a topology");
+        let topology = topology(&["t"]);
         let log = |shard| Log {
             ballot: Ballot::default(),
             entries: Vec::new(),
@@ -259,6 +265,11 @@ impl Cluster {
             node.promised(now, library, ShardId(shard), ballot);
             node.accepted(now, library, ShardId(shard), ballot, length, &entries[from..]);
         });
+    }
+
+    /// A second table is created, and all nodes know it.
+    pub fn create_table(&mut self) {
+        self.topology = topology(&["t", "u"]);
     }
 
     /// A voter of a shard has forgotten everything, and begins behind a snapshot of all that is decided.

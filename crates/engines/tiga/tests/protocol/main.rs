@@ -8,3 +8,4 @@ mod recovery;
 mod scripts;
 mod snapshot;
 mod whole;
+mod window;

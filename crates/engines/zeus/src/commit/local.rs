@@ -14,20 +14,16 @@ use crate::rows::{GranuleRows, RowKey, RowWrite, Rows};
 use crate::scope::Scope;
 use crate::version::{PipelineId, Slot, Version, WorkerPipeline};
 use bytes::Bytes;
-use shoal_types::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use shoal_types::limits::{KEY_BYTES_MAX, TRANSACTION_MESSAGE_BYTES_MAX, VALUE_BYTES_MAX};
 use shoal_types::{Clock, Time, WorkerId};
 use std::collections::BTreeSet;
-
-/// The most bytes that a transaction writes, with 16 more for each row and each granule: its slot is sent in one frame. A
-/// longer frame than the network takes (`NetworkLimits::frame_bytes_max`, 32 MiB) is dropped, each time that it is sent again, and
-/// every later slot of the worker waits behind it. Half of that leaves room for all else that is in the frame.
-pub const SLOT_BYTES_MAX: usize = 16 << 20;
 
 /// The bytes that a row, or the name of a granule, has in a frame beside its key and its value, at most.
 const ROW_BYTES: usize = 16;
 
 // A row of the greatest size can be written.
-const _: () = assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + 3 * ROW_BYTES < SLOT_BYTES_MAX);
+const _: () =
+    assert!(KEY_BYTES_MAX + VALUE_BYTES_MAX + 3 * ROW_BYTES < TRANSACTION_MESSAGE_BYTES_MAX);
 
 /// A row that a transaction has read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,7 +83,7 @@ pub enum CommitRefusal {
     Changed(GranuleId),
     /// The granule would grow, and have more bytes than [`GRANULE_BYTES_MAX`](crate::granule::GRANULE_BYTES_MAX).
     GranuleFull(GranuleId),
-    /// It writes so many bytes, more than [`SLOT_BYTES_MAX`].
+    /// It writes so many bytes, more than [`TRANSACTION_MESSAGE_BYTES_MAX`]: its slot is sent in one frame.
     TooManyBytes(usize),
     /// Too many slots of the pipeline are pending. It passes when the oldest is validated.
     PipelineFull,
@@ -114,7 +110,7 @@ impl Pipelines {
         let worker = commit.worker;
         let coordinator = scope.view.member(scope.node).ok_or(CommitRefusal::NotMember)?;
         let bytes = commit.slot_bytes();
-        if bytes > SLOT_BYTES_MAX {
+        if bytes > TRANSACTION_MESSAGE_BYTES_MAX {
             return Err(CommitRefusal::TooManyBytes(bytes));
         }
         let admitted = self.admit(scope, ownership, &commit);

@@ -31,5 +31,5 @@ mod replays;
 mod worker_turns;
 
 pub use followed::{Followed, FollowedPipelines};
-pub use local::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, SLOT_BYTES_MAX, ScannedGranule};
+pub use local::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule};
 pub use pipelines::{Pipelines, Validated};

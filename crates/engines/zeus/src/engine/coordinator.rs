@@ -5,7 +5,7 @@ use super::shared::{SharedNode, WorkerNews, ticket};
 use super::transaction::{Obstacle, ZeusTransaction};
 use super::transaction_fact::TransactionFact;
 use super::{Zeus, ZeusEffects};
-use crate::commit::{CommitRefusal, LocalCommit, ReadCommit, SLOT_BYTES_MAX};
+use crate::commit::{CommitRefusal, LocalCommit, ReadCommit};
 use crate::granule::GranuleId;
 use crate::node::ZeusNode;
 use crate::ownership::Want;
@@ -15,6 +15,7 @@ use shoal_engine::EngineEffect;
 use shoal_engine::execution::remote_branches::RemoteBranches;
 use shoal_engine::execution::slot::ResultSlot;
 use shoal_engine::execution::worker_context::Submission;
+use shoal_types::limits::TRANSACTION_MESSAGE_BYTES_MAX;
 use shoal_types::{
     Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, Time, Unknown, WorkerId,
 };
@@ -371,7 +372,7 @@ impl Zeus {
                 CommitProgress::Told(Err(full.into()))
             }
             Err(CommitRefusal::TooManyBytes(bytes)) => {
-                let max = SLOT_BYTES_MAX;
+                let max = TRANSACTION_MESSAGE_BYTES_MAX;
                 CommitProgress::Told(Err(Rejected::TransactionBytes { bytes, max }.into()))
             }
             Err(CommitRefusal::NotMember) => CommitProgress::Told(old),
