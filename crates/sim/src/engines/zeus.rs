@@ -128,7 +128,10 @@ impl Subject for Zeus {
         protocol.favour = 4 * protocol.backoff_most + 4 * round_trip;
         protocol.slots_pending_max = one_of(&mut waits, &[1, 4, 4096]);
         protocol.copied_records_max = one_of(&mut waits, &[1, 5, 1024]);
-        // A part is a round trip, and granules may have thousands of rows.
+        // A part is a round trip. Directories may have a thousand records (seed 9392274), and granules thousands of rows.
+        if round_trip > FAR_ROUND_TRIP {
+            protocol.copied_records_max = protocol.copied_records_max.max(20);
+        }
         let parts = match round_trip {
             near if near <= Duration::from_millis(2) => [1 << 8, 4 << 10, 64 << 10],
             far if far < FAR_ROUND_TRIP => [4 << 10, 4 << 10, 64 << 10],

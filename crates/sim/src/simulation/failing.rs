@@ -83,6 +83,10 @@ impl<E: Simulated> Simulation<E> {
     /// Starts a fault, and draws the next one.
     pub(super) fn scheduled_fault(&mut self) {
         let Some(fault_schedule) = self.fault_schedule else { return };
+        if fault_schedule.apart_ns > 0 && self.lacks_copies() {
+            let next = Time(self.now.0 + fault_schedule.apart_ns);
+            return self.queue.push(next, SimulationEvent::RandomFault);
+        }
         let (nodes, workers) = (self.cluster.clocks.len(), self.cluster.simulated_workers.len());
         let extent = FaultTargets {
             nodes,
@@ -102,6 +106,17 @@ impl<E: Simulated> Simulation<E> {
             apart => pause.max(lasts + apart),
         };
         self.queue.push(Time(self.now.0 + pause), SimulationEvent::RandomFault);
+    }
+
+    /// Whether a node is out, or has not caught up since it was: a late message, too, holds up heartbeats behind it, so that its
+    /// sender is declared dead (zeus, seed 9390741).
+    fn lacks_copies(&self) -> bool {
+        let Some(truth) = self.configuration() else { return false };
+        let mut nodes = (0..).map(NodeId).zip(&truth.nodes);
+        truth.shards.iter().any(|it| !it.empty.is_empty())
+            || nodes.any(|(id, it)| {
+                self.cluster.is_member(id) && it.incarnation > Incarnation(0) && !it.alive
+            })
     }
 
     fn start_fault(
