@@ -2,8 +2,8 @@
 //! never arrives.
 
 use crate::record::Item;
+use shoal_types::Ballot;
 use shoal_types::wire::Coded;
-use shoal_types::{Ballot, Time};
 use std::collections::BTreeMap;
 
 /// An answer has no more messages.
@@ -12,9 +12,9 @@ const PARTS_MAX: u32 = 1 << 12;
 /// Which of the messages that make up an answer one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Coded)]
 pub struct AnswerPart {
-    /// When the answer was made, on the local clock of its leader: parts of several answers are not put together, since each says
-    /// what one state has.
-    pub made: Time,
+    /// Counts the answers of its leader: parts of several are not put together, since each says what one state has.
+    #[coded(short)]
+    pub number: u64,
     /// The place of the message among the others.
     #[coded(short)]
     pub place: u32,
@@ -28,7 +28,7 @@ pub struct AnswerPart {
 pub(crate) struct Answer {
     /// The ballot of the leader that has answered.
     pub(crate) ballot: Ballot,
-    made: Time,
+    number: u64,
     parts: u32,
     received: BTreeMap<u32, Vec<Item>>,
 }
@@ -36,8 +36,8 @@ pub(crate) struct Answer {
 impl Answer {
     /// A message of it comes. A later answer replaces one that is not whole.
     pub(crate) fn receive(&mut self, ballot: Ballot, part: AnswerPart, items: Vec<Item>) {
-        let AnswerPart { made, place, parts } = part;
-        let is_older = (ballot, made) < (self.ballot, self.made);
+        let AnswerPart { number, place, parts } = part;
+        let is_older = (ballot, number) < (self.ballot, self.number);
         if place >= parts
             || parts > PARTS_MAX
             || is_older
@@ -45,8 +45,8 @@ impl Answer {
         {
             return;
         }
-        if (ballot, made, parts) != (self.ballot, self.made, self.parts) {
-            *self = Answer { ballot, made, parts, received: BTreeMap::new() };
+        if (ballot, number, parts) != (self.ballot, self.number, self.parts) {
+            *self = Answer { ballot, number, parts, received: BTreeMap::new() };
         }
         self.received.insert(place, items);
     }
@@ -64,7 +64,7 @@ impl Answer {
 
 /// The messages of an answer: each has items of so many bytes and one item at most.
 pub(crate) fn in_parts(
-    made: Time,
+    number: u64,
     items: Vec<Item>,
     bytes_max: usize,
 ) -> Vec<(AnswerPart, Vec<Item>)> {
@@ -81,7 +81,7 @@ pub(crate) fn in_parts(
         all.push(gathered);
     }
     let parts = all.len() as u32;
-    let part = |place| AnswerPart { made, place, parts };
+    let part = |place| AnswerPart { number, place, parts };
     (0..).zip(all).map(|(place, items)| (part(place), items)).collect()
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
     use crate::stamp::Stamp;
     use shoal_engine::TransactionId;
-    use shoal_types::{Epoch, NodeId, WorkerId};
+    use shoal_types::{Epoch, NodeId, Time, WorkerId};
 
     fn waiting(t: u64) -> Item {
         let id = TransactionId { node: NodeId(0), worker: WorkerId(0), sequence: t };
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn an_answer_is_whole_once_all_parts_of_it_have_come() {
         let items: Vec<Item> = (0..5).map(waiting).collect();
-        let parts = in_parts(Time(7), items.clone(), 2 * waiting(0).bytes());
+        let parts = in_parts(7, items.clone(), 2 * waiting(0).bytes());
         assert_eq!(parts.len(), 3);
         let mut answer = Answer::default();
         for (part, items) in parts.into_iter().rev() {
@@ -118,8 +118,8 @@ mod tests {
 
     #[test]
     fn an_answer_that_says_nothing_is_one_message() {
-        let parts = in_parts(Time(7), Vec::new(), 100);
-        assert_eq!(parts, [(AnswerPart { made: Time(7), place: 0, parts: 1 }, Vec::new())]);
+        let parts = in_parts(7, Vec::new(), 100);
+        assert_eq!(parts, [(AnswerPart { number: 7, place: 0, parts: 1 }, Vec::new())]);
         let mut answer = Answer::default();
         answer.receive(Ballot::default(), parts[0].0, Vec::new());
         assert!(answer.is_whole());
@@ -128,7 +128,7 @@ mod tests {
     /// Half of what one state has and half of what a later one has is what none had.
     #[test]
     fn parts_of_several_answers_are_not_put_together() {
-        let part = |made, place| AnswerPart { made: Time(made), place, parts: 2 };
+        let part = |number, place| AnswerPart { number, place, parts: 2 };
         let mut answer = Answer::default();
         answer.receive(ballot(1), part(1, 0), vec![waiting(1)]);
         answer.receive(ballot(1), part(2, 1), vec![waiting(2)]);
@@ -139,7 +139,7 @@ mod tests {
         assert!(answer.is_whole());
         answer.receive(ballot(2), part(1, 0), vec![waiting(3)]);
         assert!(!answer.is_whole(), "another leader answers");
-        answer.receive(ballot(2), AnswerPart { made: Time(1), place: 3, parts: 2 }, Vec::new());
+        answer.receive(ballot(2), AnswerPart { number: 1, place: 3, parts: 2 }, Vec::new());
         assert!(!answer.is_whole(), "there is no such part");
     }
 }

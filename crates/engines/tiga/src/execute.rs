@@ -92,7 +92,9 @@ fn run(
     let result = result.and_then(|result| {
         let value = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let rows = written.iter().map(|((_, key), it)| key.len() + value(it));
-        check_bytes(work.bytes + result.len() + rows.sum::<usize>()).map(|()| result)
+        // The row of the call has the result once more.
+        let returned = result.len() * if request.is_some() { 2 } else { 1 };
+        check_bytes(work.bytes + returned + rows.sum::<usize>()).map(|()| result)
     });
     let Ok(result) = result else { return (result, Vec::new()) };
     let part = work.part();

@@ -17,7 +17,7 @@ use crate::message::{LeaderVote, Message, Vote};
 use crate::observation::TigaObservation;
 use crate::part_reads::PartReads;
 use crate::planted_bugs::TigaPlantedBug;
-use crate::queue::{Origin, Readiness, Waiting};
+use crate::queue::{OptimisticVote, Origin, Readiness, Waiting};
 use crate::record::{Entry, Record, Refusal, others};
 use crate::refusal::gone_at;
 use crate::repetition::Repetition;
@@ -36,6 +36,9 @@ use std::time::Duration;
 
 /// With so many entries on their way, what is released gathers until one is decided.
 const UNDECIDED_MAX: usize = 64;
+
+/// So many that wait for room are looked at together: they may fill it.
+const LOOKS_MAX: usize = 64;
 
 /// So long after, it is looked again whether a table is known.
 const TABLES_WAIT: Duration = Duration::from_millis(10);
@@ -306,6 +309,9 @@ impl Replica {
         if self.waits_for_tables(step, stamp) {
             return;
         }
+        if !self.has_room(step, stamp) {
+            return;
+        }
         let Some((_, waiting)) = self.queue.get(stamp.id) else { return };
         if !waiting.needs_agreement() {
             return self.release(step, stamp, None);
@@ -428,20 +434,29 @@ impl Replica {
         waits
     }
 
-    /// Whether the leader may append more: all that is not decided may stand in a list, which one message holds.
-    fn has_room(&mut self, step: &Step<'_>, id: TransactionId) -> bool {
+    /// Whether the leader may append more: all that is not decided may stand in a list, which one message holds. It is not ready
+    /// before: what others release then, and this shard does not, they keep for its recovery.
+    fn has_room(&mut self, step: &Step<'_>, stamp: Stamp) -> bool {
         let has_room = self.ledger.undecided_bytes() < step.options.window_bytes;
         if !has_room {
-            self.leading.as_mut().expect("releases as a leader").unstable.insert(id);
+            self.leading.as_mut().expect("releases as a leader").without_room.insert(stamp);
         }
         has_room
     }
 
-    /// Executes a transaction, appends it and votes, once there is room.
-    fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
-        if !self.has_room(step, stamp.id) {
-            return;
+    /// While there is room, has the next ones looked at that wait for it, in their order. Says whether there are some. All are
+    /// looked at before the leader waits again: another shard may wait for any of them.
+    pub(crate) fn use_room(&mut self, step: &Step<'_>) -> bool {
+        let Some(leading) = &mut self.leading else { return false };
+        if self.ledger.undecided_bytes() >= step.options.window_bytes {
+            return false;
         }
+        let next = std::iter::from_fn(|| leading.without_room.pop_first()).take(LOOKS_MAX);
+        next.map(|stamp| self.queue.look_at(stamp.id)).count() > 0
+    }
+
+    /// Executes a transaction, appends it and votes.
+    fn release(&mut self, step: &mut Step<'_>, stamp: Stamp, ballots: Option<Vec<Ballot>>) {
         let Some(mut waiting) = self.queue.remove(stamp.id) else { return };
         let ballots = match (&waiting.origin, ballots) {
             (Origin::Imported(record), _) => record.ballots.clone(),
@@ -449,21 +464,25 @@ impl Replica {
             (_, None) => self.current_ballots(step, &waiting.work.transaction),
         };
         let voted = self.take_vote(step, stamp, &mut waiting);
-        let is_voted = voted.as_ref().is_some_and(|record| record.ballots == ballots);
-        let record = match voted {
-            Some(record) => {
+        let is_voted = voted.as_ref().is_some_and(|voted| voted.record.ballots == ballots);
+        let (record, history) = match voted {
+            Some(OptimisticVote { record, history }) => {
                 let promises = self.promises(&waiting);
-                match is_voted && promises.is_empty() {
+                let record = match is_voted && promises.is_empty() {
                     true => record,
                     false => Arc::new(Record { ballots, promises, ..Record::clone(&record) }),
-                }
+                };
+                (record, history)
             }
-            None => Arc::new(self.execute(step, stamp, &waiting, ballots).0),
+            None => {
+                let (record, history) = self.execute(step, stamp, &waiting, ballots);
+                (Arc::new(record), history)
+            }
         };
         let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
         let index = self.ledger.length();
-        self.ledger.append_record(&record, index);
+        self.ledger.append_record(&record, index, history.predecessors.len());
         let leading = self.leading.as_mut().expect("releases as a leader");
         if !record.transaction.by_log {
             leading.undecided_votes.add(&record, work);

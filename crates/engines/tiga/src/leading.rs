@@ -4,7 +4,7 @@ use crate::answer::Answer;
 use crate::message::Read;
 use crate::record::{Record, Refusal, TentativeList};
 use crate::repetition::Repetition;
-use crate::stamp::ArrivalTimes;
+use crate::stamp::{ArrivalTimes, Stamp};
 use crate::undecided_votes::UndecidedVotes;
 use shoal_engine::TransactionId;
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
@@ -79,8 +79,12 @@ pub struct Leading {
     pub(crate) settled: Vec<TransactionId>,
     /// What other shards have said of transactions that are not decided here.
     pub(crate) settled_early: BTreeMap<TransactionId, BTreeSet<ShardId>>,
-    /// Transactions that wait until more is decided: their certificates rest on it, or there is no room for more.
+    /// Transactions whose certificates rest on what is not decided.
     pub(crate) unstable: BTreeSet<TransactionId>,
+    /// Transactions that wait until there is room for more that is not decided.
+    pub(crate) without_room: BTreeSet<Stamp>,
+    /// How many answers to other shards it has made.
+    pub(crate) answers: u64,
     /// By the coordinator and the number that it has given them.
     pub(crate) reads: BTreeMap<(NodeId, u64), DeferredReads>,
     /// What its recovery has imported or kept, and it has not released: it may be committed, so reads wait for it.
@@ -111,6 +115,8 @@ impl Leading {
             settled: Vec::new(),
             settled_early: BTreeMap::new(),
             unstable: BTreeSet::new(),
+            without_room: BTreeSet::new(),
+            answers: 0,
             reads: BTreeMap::new(),
             inherited: BTreeSet::new(),
             refusing: BTreeMap::new(),

@@ -5,6 +5,7 @@
 use crate::record::{Base, Candidate, Entry, Record, Refusal, others};
 use crate::rows::Rows;
 use crate::stamp::Stamp;
+use crate::transaction::PREDECESSOR_BYTES;
 use shoal_engine::TransactionId;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -64,8 +65,9 @@ pub struct Ledger {
     pub(crate) coordinated: BTreeMap<(NodeId, WorkerId), Coordinated>,
     /// Entries that are accepted and not decided, the first with the index `applied`.
     undecided: VecDeque<Entry>,
-    undecided_records: BTreeMap<TransactionId, Arc<Record>>,
-    /// About the bytes of those.
+    /// The records among them, and how many bytes each counts for.
+    undecided_records: BTreeMap<TransactionId, (Arc<Record>, usize)>,
+    /// The bytes of all of these.
     undecided_bytes: usize,
 }
 
@@ -96,7 +98,7 @@ impl Ledger {
         self.undecided.len()
     }
 
-    /// About the bytes of the records that are accepted and not decided.
+    /// The bytes of the records that are accepted and not decided, as they would stand in a list.
     #[must_use]
     pub fn undecided_bytes(&self) -> usize {
         self.undecided_bytes
@@ -115,19 +117,20 @@ impl Ledger {
         if let Entry::Batch { records, .. } = &entry {
             for record in records {
                 if !self.undecided_records.contains_key(&record.id()) {
-                    self.append_record(record, index);
+                    self.append_record(record, index, 0);
                 }
             }
         }
         self.undecided.push_back(entry);
     }
 
-    /// A leader has released a transaction, whose entry will have this index.
-    pub fn append_record(&mut self, record: &Arc<Record>, index: u64) {
+    /// A leader has released a transaction, whose entry will have this index, and which rests on so many that are not decided.
+    pub fn append_record(&mut self, record: &Arc<Record>, index: u64, predecessors: usize) {
         let Some(place) = record.transaction.place(self.shard) else { return };
         self.rows.append(&record.transaction.parts[place], record, index);
-        self.undecided_records.insert(record.id(), Arc::clone(record));
-        self.undecided_bytes += record.bytes();
+        let bytes = record.bytes() + predecessors * PREDECESSOR_BYTES;
+        self.undecided_records.insert(record.id(), (Arc::clone(record), bytes));
+        self.undecided_bytes += bytes;
     }
 
     /// The first entry that is not decided now is. Returns it.
@@ -173,8 +176,9 @@ impl Ledger {
             return;
         }
         self.rows.decide(record, self.applied);
-        self.undecided_records.remove(&id);
-        self.undecided_bytes -= record.bytes();
+        if let Some((_, bytes)) = self.undecided_records.remove(&id) {
+            self.undecided_bytes -= bytes;
+        }
         self.recorded.remove(&id);
         self.recent.insert(record.stamp(), Arc::clone(record));
         self.recent_ids.insert(id, record.t);
@@ -285,7 +289,8 @@ impl Ledger {
             self.recent.get(&Stamp { t, id })
         };
         let coordinated = || self.coordinated_record(id);
-        self.undecided_records.get(&id).or_else(unsettled).or_else(recent).or_else(coordinated)
+        let undecided = self.undecided_records.get(&id).map(|(record, _)| record);
+        undecided.or_else(unsettled).or_else(recent).or_else(coordinated)
     }
 
     /// The record of a transaction, if it is kept for its coordinator.

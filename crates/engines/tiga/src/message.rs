@@ -245,7 +245,7 @@ pub enum Message {
         /// What is read.
         reads: Vec<Read>,
     },
-    /// The answer, in the order of the reads.
+    /// The answer, in the order of the reads: all of them, or as many from the first on as one message takes.
     #[coded(tag = 12)]
     ReadsDone {
         /// See [`Message::Reads`].

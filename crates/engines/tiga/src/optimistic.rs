@@ -39,7 +39,7 @@ impl Replica {
         let from = i64::try_from(step.options.detective_from.as_nanos()).unwrap_or(i64::MAX);
         let is_far = |shard| leading.distances.get(&shard).is_some_and(|ns| *ns >= from);
         // All that it votes for may stand in a list, which one message holds.
-        self.queue.bytes() <= step.options.window_bytes
+        self.queue.voted_bytes() < step.options.window_bytes
             && matches!(waiting.origin, Origin::Accepted)
             && !transaction.by_log
             && matches!(transaction.body, Body::Pieces { .. })
@@ -74,9 +74,7 @@ impl Replica {
         });
         self.vote(step, &record, false, times);
         self.counters.optimistic += 1;
-        if let Some((_, waiting)) = self.queue.get_mut(stamp.id) {
-            waiting.voted = Some(OptimisticVote { record, history });
-        }
+        self.queue.vote(stamp.id, OptimisticVote { record, history });
     }
 
     /// What this leader has voted for and releases now. A vote at another timestamp leaves nothing (rule T3).
@@ -85,14 +83,15 @@ impl Replica {
         step: &Step<'_>,
         stamp: Stamp,
         waiting: &mut Waiting,
-    ) -> Option<Arc<Record>> {
-        let OptimisticVote { record, .. } = waiting.voted.take()?;
-        if record.t == stamp.t {
-            return Some(record);
+    ) -> Option<OptimisticVote> {
+        let voted = waiting.voted.take()?;
+        if voted.record.t == stamp.t {
+            return Some(voted);
         }
         self.counters.discarded += 1;
         let keeps = step.options.bugs.has(TigaPlantedBug::KeepRevoked);
-        keeps.then(|| Arc::new(Record { t: stamp.t, ..Record::clone(&record) }))
+        let record = |record: &Record| Arc::new(Record { t: stamp.t, ..Record::clone(record) });
+        keeps.then(|| OptimisticVote { record: record(&voted.record), ..voted })
     }
 
     /// The coordinator asks again for what this leader may have voted for.
@@ -114,15 +113,7 @@ impl Replica {
             };
             if record.t == stamp.t {
                 let (work, history, times) = (work.clone(), history.clone(), *times);
-                let (is_voted, waits_for) = (true, None);
-                self.tentative.insert(Tentative {
-                    stamp,
-                    work,
-                    history,
-                    is_voted,
-                    waits_for,
-                    times,
-                });
+                self.tentative.insert(Tentative::new(stamp, work, history, true, times));
             }
         }
         self.queue.clear();

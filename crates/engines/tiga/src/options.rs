@@ -109,5 +109,6 @@ impl TigaOptions {
             ("early_max", self.early_max),
             ("epsilon", self.epsilon.unwrap_or(Duration::MAX)),
         ]);
+        assert!(self.window_bytes > 0, "window_bytes is 0; nothing would ever be released");
     }
 }

@@ -95,6 +95,10 @@ impl Waiting {
         }
     }
 
+    fn voted_bytes(&self) -> usize {
+        self.voted.as_ref().map_or(0, |voted| self.work.bytes + voted.history.bytes())
+    }
+
     /// Whether another participant has proposed at most `t`, under its current ballot.
     pub(crate) fn is_proposed(&self, shard: ShardId, current: Ballot, t: Time) -> bool {
         let proposal = self.proposals.get(&shard);
@@ -120,8 +124,10 @@ pub struct Queue {
     held: VecDeque<(Time, Stamp)>,
     /// To be looked at: something has changed for them.
     changed: VecDeque<TransactionId>,
-    /// About the bytes of all.
+    /// What all that wait take in messages, in bytes.
     bytes: usize,
+    /// Of those that this leader has voted for, as they would stand in a list.
+    voted_bytes: usize,
 }
 
 impl Queue {
@@ -135,6 +141,7 @@ impl Queue {
         assert!(self.stamps.insert(stamp.id, stamp).is_none(), "{stamp:?} waits twice");
         self.locks.add(stamp, &waiting.work.locks);
         self.bytes += waiting.work.bytes;
+        self.voted_bytes += waiting.voted_bytes();
         self.not_due.insert((t, stamp));
         self.held.push_back((until, stamp));
         self.entries.insert(stamp, Waiting { is_due: false, due: t, ..waiting });
@@ -146,6 +153,7 @@ impl Queue {
         let waiting = self.entries.remove(&stamp).expect("has a stamp");
         self.locks.remove(stamp, &waiting.work.locks);
         self.bytes -= waiting.work.bytes;
+        self.voted_bytes -= waiting.voted_bytes();
         self.not_due.remove(&(waiting.due, stamp));
         let heads = self.locks.heads(&waiting.work.locks);
         self.changed.extend(heads.into_iter().map(|stamp| stamp.id));
@@ -264,10 +272,25 @@ impl Queue {
         *self = Queue::default();
     }
 
-    /// About the bytes of all that wait.
+    /// The bytes of all that wait.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The bytes of those that this leader has voted for, as they would stand in a list.
+    #[must_use]
+    pub fn voted_bytes(&self) -> usize {
+        self.voted_bytes
+    }
+
+    /// This leader has voted for a transaction.
+    pub(crate) fn vote(&mut self, id: TransactionId, voted: OptimisticVote) {
+        let Some(stamp) = self.stamps.get(&id) else { return };
+        let waiting = self.entries.get_mut(stamp).expect("has a stamp");
+        self.voted_bytes -= waiting.voted_bytes();
+        waiting.voted = Some(voted);
+        self.voted_bytes += waiting.voted_bytes();
     }
 
     /// How many wait.

@@ -20,7 +20,7 @@ use crate::queue::Waiting;
 use crate::replica::Replica;
 use crate::rows::Rows;
 use crate::step::Step;
-use crate::transaction::{KeyAccess, Part, RangeAccess};
+use crate::transaction::{KeyAccess, Part, ROW_BYTES, RangeAccess};
 use shoal_cluster::topology::TableMap;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::operation::OperationResult;
@@ -63,7 +63,15 @@ impl Replica {
             leading.reads.insert((from, number), DeferredReads { reads, until });
             return;
         }
-        let found = reads.iter().map(|read| find(rows, read)).collect();
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        for read in &reads {
+            let one = find(rows, read);
+            bytes += ROW_BYTES + one.result.bytes();
+            found.push(one);
+            if bytes >= step.options.window_bytes {
+                break; // The coordinator asks for the others.
+            }
+        }
         step.send(from, Message::ReadsDone { number, found });
     }
 

@@ -3,12 +3,18 @@
 use crate::digest::Digest;
 use crate::part_reads::PartReads;
 use crate::stamp::Stamp;
-use crate::transaction::{Body, KeyAccess, Part, Predecessor, Transaction};
+use crate::transaction::{
+    Body, KeyAccess, PREDECESSOR_BYTES, Part, Predecessor, ROW_BYTES, Transaction,
+};
 use bytes::Bytes;
 use shoal_engine::TransactionId;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Error, NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
+
+/// The bytes of a record in an entry beside what is counted, and those of an error, at most.
+const FIXED_BYTES: usize = 64;
+const ERROR_BYTES: usize = 256;
 
 /// A row that is written.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -62,14 +68,18 @@ impl Record {
         Stamp { t: self.t, id: self.id() }
     }
 
-    /// About its bytes in an entry.
+    /// Its bytes in an entry, at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of_value = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let of_value = |value: &Option<Bytes>| ROW_BYTES + value.as_ref().map_or(0, Bytes::len);
         let written = self.procedure_writes.iter();
         let written = written.map(|write| write.key.len() + of_value(&write.value)).sum::<usize>();
-        let read = self.exchanged.iter().flat_map(|reads| &reads.values);
-        self.transaction.bytes() + written + read.map(of_value).sum::<usize>()
+        let read = self.exchanged.iter().map(PartReads::bytes).sum::<usize>();
+        let returned = self.outcome.as_ref().map_or(ERROR_BYTES, Bytes::len);
+        let named =
+            self.promises.iter().map(|it| ROW_BYTES + it.in_front.len() * PREDECESSOR_BYTES);
+        let fixed = FIXED_BYTES + self.ballots.len() * ROW_BYTES + named.sum::<usize>();
+        self.transaction.bytes() + written + read + returned + fixed
     }
 
     /// The name of the transaction.

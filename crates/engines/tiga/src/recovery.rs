@@ -228,7 +228,9 @@ impl Replica {
         let concerns = |item: &Item| self.concerns(item, shard);
         let items: Vec<Item> = agreed.chain(queued).chain(recorded).filter(concerns).collect();
         let (to, shard) = (shard, self.shard);
-        for (part, items) in in_parts(step.now, items, step.options.window_bytes) {
+        let leading = self.leading.as_mut().expect("answers as a leader");
+        leading.answers += 1;
+        for (part, items) in in_parts(leading.answers, items, step.options.window_bytes) {
             let message = Message::Answer { to, asked, shard, ballot, part, items };
             step.send(asked.node, message);
         }

@@ -152,11 +152,16 @@ impl Replica {
     /// Goes on with what waits, as far as it can.
     pub fn run(&mut self, step: &mut Step<'_>) {
         self.queue.advance(step.clock, step.now);
-        while let Some(id) = self.queue.next_changed() {
-            let Some(stamp) = self.queue.is_head(id) else { continue };
-            match self.leading.is_some() {
-                true => self.lead(step, stamp),
-                false => self.release_tentatively(step, stamp),
+        loop {
+            while let Some(id) = self.queue.next_changed() {
+                let Some(stamp) = self.queue.is_head(id) else { continue };
+                match self.leading.is_some() {
+                    true => self.lead(step, stamp),
+                    false => self.release_tentatively(step, stamp),
+                }
+            }
+            if !self.use_room(step) {
+                break;
             }
         }
         if self.leading.is_some() {
@@ -169,8 +174,7 @@ impl Replica {
         let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
         let history = history(step, &self.ledger, &self.tentative, stamp, &work);
-        let (is_voted, waits_for) = (false, None);
-        self.tentative.insert(Tentative { stamp, work, history, is_voted, waits_for, times });
+        self.tentative.insert(Tentative::new(stamp, work, history, false, times));
         self.try_vote(step, stamp);
     }
 
@@ -191,6 +195,12 @@ impl Replica {
         {
             self.counters.withheld += u64::from(tentative.waits_for.is_none());
             self.tentative.withhold(stamp.id, open);
+            return;
+        }
+        if self.tentative.bytes() + history.bytes() > 2 * step.options.window_bytes {
+            // It rests on so much that its place in a list would be long. The log says where it belongs.
+            self.counters.without_room += 1;
+            self.tentative.remove(stamp.id);
             return;
         }
         if step.options.bugs.has(TigaPlantedBug::DigestWithoutHistory) {

@@ -26,10 +26,28 @@ pub struct Tentative {
     pub history: History,
     /// The transaction was voted for, or stood in a log.
     pub is_voted: bool,
+    /// Its bytes in a list.
+    bytes: usize,
     /// Why it was not voted for when that was looked at last.
     pub waits_for: Option<Predecessor>,
     /// When it was sent, and when it arrived.
     pub times: ArrivalTimes,
+}
+
+impl Tentative {
+    /// A transaction that is released and not synced.
+    #[must_use]
+    pub fn new(
+        stamp: Stamp,
+        work: Work,
+        history: History,
+        is_voted: bool,
+        times: ArrivalTimes,
+    ) -> Tentative {
+        let bytes = work.bytes + history.bytes();
+        let waits_for = None;
+        Tentative { stamp, work, history, is_voted, bytes, waits_for, times }
+    }
 }
 
 /// The tentative list of a replica.
@@ -39,7 +57,7 @@ pub struct TentativeEntries {
     stamps: BTreeSet<Stamp>,
     locks: LockIndex,
     withheld: BTreeSet<Stamp>,
-    /// About the bytes of all.
+    /// The bytes of all, as they would stand in a list.
     bytes: usize,
 }
 
@@ -48,7 +66,7 @@ impl TentativeEntries {
     pub fn insert(&mut self, tentative: Tentative) {
         self.remove(tentative.stamp.id);
         self.locks.add(tentative.stamp, &tentative.work.locks);
-        self.bytes += tentative.work.bytes;
+        self.bytes += tentative.bytes;
         if !tentative.is_voted {
             self.withheld.insert(tentative.stamp);
         }
@@ -60,7 +78,7 @@ impl TentativeEntries {
     pub fn remove(&mut self, id: TransactionId) -> Option<Tentative> {
         let tentative = self.entries.remove(&id)?;
         self.locks.remove(tentative.stamp, &tentative.work.locks);
-        self.bytes -= tentative.work.bytes;
+        self.bytes -= tentative.bytes;
         self.withheld.remove(&tentative.stamp);
         self.stamps.remove(&tentative.stamp);
         Some(tentative)
@@ -76,7 +94,9 @@ impl TentativeEntries {
     pub fn vote(&mut self, id: TransactionId, history: History) {
         if let Some(tentative) = self.entries.get_mut(&id) {
             self.withheld.remove(&tentative.stamp);
-            (tentative.is_voted, tentative.history) = (true, history);
+            let bytes = tentative.work.bytes + history.bytes();
+            self.bytes = self.bytes - tentative.bytes + bytes;
+            (tentative.is_voted, tentative.history, tentative.bytes) = (true, history, bytes);
         }
     }
 
@@ -132,7 +152,7 @@ impl TentativeEntries {
         *self = TentativeEntries::default();
     }
 
-    /// About the bytes of all.
+    /// The bytes of all, as they would stand in a list.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -176,8 +196,7 @@ impl TentativeEntries {
             let stamp = record.stamp();
             before.add(stamp, &work);
             let times = ArrivalTimes::default();
-            let waits_for = None;
-            self.insert(Tentative { stamp, work, history, is_voted: true, waits_for, times });
+            self.insert(Tentative::new(stamp, work, history, true, times));
         }
     }
 }

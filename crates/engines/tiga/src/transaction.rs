@@ -17,8 +17,14 @@ use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Rejected, Result, ShardId, TableId, Time};
 use std::sync::Arc;
 
-/// The bytes that a row has in a message beside its key and its value, about.
-const ROW_BYTES: usize = 16;
+/// The bytes that a row has in a message beside its key and its value, at most.
+pub(crate) const ROW_BYTES: usize = 16;
+
+/// The bytes that a transaction, a part of it, and a range have in a message beside what is counted, at most.
+const FIXED_BYTES: usize = 64;
+
+/// The bytes of a [`Predecessor`] in a message, at most.
+pub(crate) const PREDECESSOR_BYTES: usize = 32;
 
 /// A key that is read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
@@ -117,6 +123,17 @@ pub struct ProcedureCall {
     pub request: Option<RequestRow>,
 }
 
+impl ProcedureCall {
+    /// Its bytes in a message, at most.
+    fn bytes(&self) -> usize {
+        let named = self.tables.iter().map(|named| named.name.len() + ROW_BYTES).sum::<usize>();
+        let mark = |row: &RequestRow| row.mark.as_ref().map_or(0, Bytes::len);
+        let request =
+            self.request.as_ref().map_or(0, |row| FIXED_BYTES + row.key.len() + mark(row));
+        self.procedure.len() + self.arguments.len() + named + request
+    }
+}
+
 /// What a transaction does.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub enum Body {
@@ -174,20 +191,14 @@ impl Transaction {
         check_bytes(self.bytes())
     }
 
-    /// About its bytes in a message.
+    /// Its bytes in a message, at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of_key = |access: &KeyAccess| access.key.len() + ROW_BYTES;
-        let of_part = |part: &Part| {
-            let keys = part.reads.iter().chain(&part.writes).map(of_key).sum::<usize>();
-            let values = part.certificate.values.iter().flatten().map(Bytes::len).sum::<usize>();
-            keys + values
-        };
-        let arguments = match &self.body {
-            Body::Pieces { call } | Body::Whole { call } => call.arguments.len(),
+        let of_call = match &self.body {
+            Body::Pieces { call } | Body::Whole { call } => call.bytes(),
             Body::Certify => 0,
         };
-        arguments + self.parts.iter().map(of_part).sum::<usize>()
+        FIXED_BYTES + of_call + self.parts.iter().map(Part::bytes).sum::<usize>()
     }
 
     /// The place among those of a shard, if that takes part.
@@ -245,6 +256,19 @@ impl Part {
             declared_ranges: Vec::new(),
             certificate: Certificate::default(),
         }
+    }
+
+    /// Its bytes in a message, at most.
+    fn bytes(&self) -> usize {
+        let of_key = |access: &KeyAccess| access.key.len() + 2 * ROW_BYTES;
+        let keys = self.reads.iter().chain(&self.writes).map(of_key).sum::<usize>();
+        let values = self.certificate.values.iter().flatten().map(Bytes::len).sum::<usize>();
+        let granule = |range: &RangeAccess| range.granule.as_ref().map_or(0, Bytes::len);
+        let ranges = self.ranges.iter().map(|range| FIXED_BYTES + granule(range)).sum::<usize>();
+        let declared = self.declared_ranges.iter();
+        let end = |range: &FootprintRange| range.end.as_ref().map_or(0, Bytes::len);
+        let declared = declared.map(|range| FIXED_BYTES + range.start.len() + end(range));
+        FIXED_BYTES + keys + values + ranges + declared.sum::<usize>()
     }
 
     /// All that it locks.
@@ -383,7 +407,7 @@ pub struct Work {
     pub place: usize,
     /// What it locks here.
     pub locks: Vec<Lock>,
-    /// About the bytes of the transaction.
+    /// The bytes of the transaction in a message, at most.
     pub bytes: usize,
     /// The places of the keys that it writes and does not read.
     blind_writes: Vec<u32>,
@@ -457,6 +481,14 @@ pub struct History {
     pub digest: Digest,
     /// Transactions that it rests on directly and that are not decided there, each once, by stamps.
     pub predecessors: Vec<Predecessor>,
+}
+
+impl History {
+    /// The bytes that it adds to a list.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        2 * ROW_BYTES + self.predecessors.len() * PREDECESSOR_BYTES
+    }
 }
 
 #[cfg(test)]

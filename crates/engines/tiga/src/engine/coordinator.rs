@@ -57,8 +57,10 @@ impl Tiga {
         if self.reads.is_empty() || self.reads_due > repeat_at {
             self.reads_due = repeat_at;
         }
-        let message = Message::Reads { shard, number, reads: reads.clone() };
-        let read = PendingRead { sequence, shard, operations, reads, repetition, give_up_at };
+        let found = Vec::new();
+        let read =
+            PendingRead { sequence, shard, operations, reads, found, repetition, give_up_at };
+        let message = read.message(number);
         self.reads.insert(number, read);
         self.send_to_leader(shard, message, effects);
     }
@@ -81,14 +83,26 @@ impl Tiga {
     }
 
     fn read_done(&mut self, number: u64, found: Vec<Found>, effects: &mut TigaEffects) {
-        let fits = |read: &PendingRead| read.reads.len() == found.len();
+        let fits = |read: &PendingRead| {
+            !found.is_empty() && read.found.len() + found.len() <= read.reads.len()
+        };
         if !self.reads.get(&number).is_some_and(fits) {
             self.runtime.counters.dropped += 1;
             return;
         }
-        let Some(read) = self.reads.remove(&number) else { return };
-        let PendingRead { sequence, shard, operations, reads, .. } = read;
-        let Some(transaction) = self.transactions.get_mut(&sequence) else { return };
+        let Some(mut read) = self.reads.remove(&number) else { return };
+        read.found.extend(found);
+        let Some(transaction) = self.transactions.get_mut(&read.sequence) else { return };
+        if read.found.len() < read.reads.len() {
+            // One message does not take all of it.
+            transaction.requests += 1;
+            let (shard, number) = (read.shard, self.next_read);
+            self.next_read += 1;
+            let message = read.message(number);
+            self.reads.insert(number, read);
+            return self.send_to_leader(shard, message, effects);
+        }
+        let PendingRead { sequence, shard, operations, reads, found, .. } = read;
         transaction.awaited -= 1;
         match transaction.take(shard, &reads, found) {
             Ok(scanned) => transaction.perform(shard, operations, scanned),
@@ -123,7 +137,7 @@ impl Tiga {
                 transaction.remote_branches.spoil(&error);
                 self.try_commit(sequence, effects);
             } else if read.repetition.take_due(now) {
-                let message = Message::Reads { shard, number, reads: read.reads.clone() };
+                let message = read.message(number);
                 self.runtime.counters.resent += 1;
                 self.send_to_leader(shard, message, effects);
             }

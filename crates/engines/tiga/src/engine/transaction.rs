@@ -1,7 +1,7 @@
 //! An interactive transaction: reads come from leaders with their versions, writes are buffered, and a certificate is made of
 //! both when it commits.
 
-use crate::message::{Found, Read};
+use crate::message::{Found, Message, Read};
 use crate::repetition::Repetition;
 use crate::transaction::{Body, KeyAccess, Part, RangeAccess, Transaction, granule_bytes};
 use crate::view::View;
@@ -48,8 +48,18 @@ pub(super) struct PendingRead {
     pub(super) shard: ShardId,
     pub(super) operations: Vec<Operation>,
     pub(super) reads: Vec<Read>,
+    /// What the first of them have found.
+    pub(super) found: Vec<Found>,
     pub(super) repetition: Repetition,
     pub(super) give_up_at: Time,
+}
+
+impl PendingRead {
+    /// Asks for what has not been found yet.
+    pub(super) fn message(&self, number: u64) -> Message {
+        let reads = self.reads[self.found.len()..].to_vec();
+        Message::Reads { shard: self.shard, number, reads }
+    }
 }
 
 /// A procedure that is being executed.

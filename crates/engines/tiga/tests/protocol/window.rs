@@ -1,9 +1,10 @@
 //! What is on its way and not decided fits into the messages that a recovery sends; and what a leader has to know before it
 //! executes.
 
-use super::cluster::{CLIENT, Cluster, HEADROOM, voters};
+use super::cluster::{CLIENT, Cluster, HEADROOM, TABLE, voters};
+use bytes::Bytes;
 use shoal_tiga::TigaOptions;
-use shoal_tiga::message::Message;
+use shoal_tiga::message::{Message, Read};
 use shoal_tiga::observation::Path;
 use shoal_types::procedure::{Access, FootprintRange};
 use shoal_types::{NodeId, Scan, ShardId, TableId};
@@ -101,4 +102,23 @@ fn a_range_waits_for_the_configuration_that_has_its_table() {
     cluster.settle();
     assert_eq!(cluster.sums(id), Some(vec![0]));
     assert!(voters(0).into_iter().all(|node| cluster.value(node, 1) == Some(0)));
+}
+
+/// The coordinator asks for the others.
+#[test]
+fn reads_that_find_more_than_a_message_takes_are_answered_in_part() {
+    let mut cluster = Cluster::with(small());
+    for key in [1, 2] {
+        cluster.increment(&[key]);
+    }
+    cluster.settle();
+    let read = |key: u8| Read::Key { table: TABLE, key: Bytes::copy_from_slice(&[key]) };
+    let reads = vec![read(1), read(2)];
+    cluster.repeat(CLIENT, NodeId(0), Message::Reads { shard: ShardId(0), number: 1, reads });
+    cluster.deliver_last();
+    let found = cluster.messages().find_map(|message| match message {
+        Message::ReadsDone { found, .. } => Some(found.len()),
+        _ => None,
+    });
+    assert_eq!(found, Some(1));
 }
