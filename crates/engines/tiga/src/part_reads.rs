@@ -1,6 +1,6 @@
 //! What a procedure reads on one of several shards, as the leader of that sends it to the others.
 
-use crate::transaction::{Part, ROW_BYTES};
+use crate::transaction::{Part, ROW_BYTES, value_bytes};
 use bytes::Bytes;
 use shoal_types::procedure::FootprintRange;
 use shoal_types::wire::Coded;
@@ -29,11 +29,10 @@ impl PartReads {
     /// The bytes in a message, at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let value = |value: &Option<Bytes>| ROW_BYTES + value.as_ref().map_or(0, Bytes::len);
         let row = |(key, value): &(Bytes, Bytes)| ROW_BYTES + key.len() + value.len();
         let rows = |range: &RangeReads| range.rows.iter().map(row).sum::<usize>();
         let ranges = self.ranges.iter().map(|range| ROW_BYTES + range.from.len() + rows(range));
-        ROW_BYTES + self.values.iter().map(value).sum::<usize>() + ranges.sum::<usize>()
+        ROW_BYTES + self.values.iter().map(value_bytes).sum::<usize>() + ranges.sum::<usize>()
     }
 
     /// The value of a key: `None` if it is not declared as read on this shard.

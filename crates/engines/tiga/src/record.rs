@@ -4,7 +4,8 @@ use crate::digest::Digest;
 use crate::part_reads::PartReads;
 use crate::stamp::Stamp;
 use crate::transaction::{
-    Body, KeyAccess, PREDECESSOR_BYTES, Part, Predecessor, ROW_BYTES, Transaction,
+    Body, FIXED_BYTES, KeyAccess, PREDECESSOR_BYTES, Part, Predecessor, ROW_BYTES, Transaction,
+    value_bytes,
 };
 use bytes::Bytes;
 use shoal_engine::TransactionId;
@@ -12,8 +13,7 @@ use shoal_types::wire::Coded;
 use shoal_types::{Ballot, Error, NodeId, ShardId, TableId, Time};
 use std::sync::Arc;
 
-/// The bytes of a record in an entry beside what is counted, and those of an error, at most.
-const FIXED_BYTES: usize = 64;
+/// The bytes of an error in an entry, at most.
 const ERROR_BYTES: usize = 256;
 
 /// A row that is written.
@@ -71,9 +71,9 @@ impl Record {
     /// Its bytes in an entry, at most.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        let of_value = |value: &Option<Bytes>| ROW_BYTES + value.as_ref().map_or(0, Bytes::len);
         let written = self.procedure_writes.iter();
-        let written = written.map(|write| write.key.len() + of_value(&write.value)).sum::<usize>();
+        let written =
+            written.map(|write| write.key.len() + value_bytes(&write.value)).sum::<usize>();
         let read = self.exchanged.iter().map(PartReads::bytes).sum::<usize>();
         let returned = self.outcome.as_ref().map_or(ERROR_BYTES, Bytes::len);
         let named =

@@ -26,8 +26,6 @@ pub struct Tentative {
     pub history: History,
     /// The transaction was voted for, or stood in a log.
     pub is_voted: bool,
-    /// Its bytes in a list.
-    bytes: usize,
     /// Why it was not voted for when that was looked at last.
     pub waits_for: Option<Predecessor>,
     /// When it was sent, and when it arrived.
@@ -44,9 +42,12 @@ impl Tentative {
         is_voted: bool,
         times: ArrivalTimes,
     ) -> Tentative {
-        let bytes = work.bytes + history.bytes();
-        let waits_for = None;
-        Tentative { stamp, work, history, is_voted, bytes, waits_for, times }
+        Tentative { stamp, work, history, is_voted, waits_for: None, times }
+    }
+
+    /// Its bytes in a list.
+    fn bytes(&self) -> usize {
+        self.work.bytes + self.history.bytes()
     }
 }
 
@@ -66,7 +67,7 @@ impl TentativeEntries {
     pub fn insert(&mut self, tentative: Tentative) {
         self.remove(tentative.stamp.id);
         self.locks.add(tentative.stamp, &tentative.work.locks);
-        self.bytes += tentative.bytes;
+        self.bytes += tentative.bytes();
         if !tentative.is_voted {
             self.withheld.insert(tentative.stamp);
         }
@@ -78,7 +79,7 @@ impl TentativeEntries {
     pub fn remove(&mut self, id: TransactionId) -> Option<Tentative> {
         let tentative = self.entries.remove(&id)?;
         self.locks.remove(tentative.stamp, &tentative.work.locks);
-        self.bytes -= tentative.bytes;
+        self.bytes -= tentative.bytes();
         self.withheld.remove(&tentative.stamp);
         self.stamps.remove(&tentative.stamp);
         Some(tentative)
@@ -94,9 +95,9 @@ impl TentativeEntries {
     pub fn vote(&mut self, id: TransactionId, history: History) {
         if let Some(tentative) = self.entries.get_mut(&id) {
             self.withheld.remove(&tentative.stamp);
-            let bytes = tentative.work.bytes + history.bytes();
-            self.bytes = self.bytes - tentative.bytes + bytes;
-            (tentative.is_voted, tentative.history, tentative.bytes) = (true, history, bytes);
+            self.bytes -= tentative.bytes();
+            (tentative.is_voted, tentative.history) = (true, history);
+            self.bytes += tentative.bytes();
         }
     }
 

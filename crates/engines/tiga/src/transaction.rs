@@ -20,11 +20,16 @@ use std::sync::Arc;
 /// The bytes that a row has in a message beside its key and its value, at most.
 pub(crate) const ROW_BYTES: usize = 16;
 
-/// The bytes that a transaction, a part of it, and a range have in a message beside what is counted, at most.
-const FIXED_BYTES: usize = 64;
+/// The bytes that a record, a transaction, a part of it, and a range have in a message beside what is counted, at most.
+pub(crate) const FIXED_BYTES: usize = 64;
 
 /// The bytes of a [`Predecessor`] in a message, at most.
 pub(crate) const PREDECESSOR_BYTES: usize = 32;
+
+/// The bytes of a value in a message, at most.
+pub(crate) fn value_bytes(value: &Option<Bytes>) -> usize {
+    ROW_BYTES + value.as_ref().map_or(0, Bytes::len)
+}
 
 /// A key that is read or written.
 #[derive(Debug, Clone, PartialEq, Eq, Coded)]
