@@ -278,9 +278,10 @@ pub enum StreamCuts {
     Early,
 }
 
-/// A few chunks are under way at a time: over a long distance, a copy of one record per chunk would exceed every time limit.
-pub(crate) fn not_tiny(part: &mut CopyPart, round_trip: Duration) {
-    if round_trip > FAR_ROUND_TRIP {
+/// A few parts of a copy are under way at a time: over distances from this on, a copy of one record a part would exceed every time
+/// limit.
+pub(crate) fn not_tiny(part: &mut CopyPart, round_trip: Duration, far: Duration) {
+    if round_trip > far {
         part.records_max = part.records_max.max(20);
         part.bytes_max = part.bytes_max.max(100_000);
     }

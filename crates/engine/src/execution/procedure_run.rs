@@ -15,7 +15,7 @@ use bytes::Bytes;
 use shoal_types::procedure::{
     DynProcedure, Footprint, FootprintRecorder, ProcedureTransaction, Shape,
 };
-use shoal_types::{Aborted, Conflict, Error, Rejected, Result};
+use shoal_types::{Aborted, Conflict, Error, KeyExcerpt, Rejected, Result, TableId};
 use std::cell::RefCell;
 
 /// A procedure that is called, through all attempts of its transaction.
@@ -81,15 +81,21 @@ impl<'c> ProcedureRun<'c> {
                 .map(Executed::Here);
         }
         let plan = self.next.replace(Plan::Declared);
-        let is_guess = matches!(plan, Plan::Touched(_));
+        let mut guess = None;
         let footprint = match plan {
             Plan::Declared => procedure.footprint(arguments)?,
             Plan::Here => Footprint::unknown(),
-            Plan::Touched(footprint) => footprint,
+            Plan::Touched(footprint) => {
+                guess = Some(first_touched(&footprint));
+                footprint
+            }
         };
         if footprint.shape != Shape::Unknown {
             let results = tx.execute_declared(name, arguments, footprint, request).await;
-            match results.map_err(|error| if is_guess { as_conflict(error) } else { error }) {
+            match results.map_err(|error| match &guess {
+                Some(touched) => as_conflict(error, *touched),
+                None => error,
+            }) {
                 Ok(Some(results)) => {
                     let is_split = results.len() > 1;
                     let result = procedure.combine(arguments, results)?;
@@ -113,14 +119,23 @@ impl<'c> ProcedureRun<'c> {
     }
 }
 
-/// What was touched was a guess: what it has read now led the procedure elsewhere.
-fn as_conflict(error: Error) -> Error {
-    match error {
-        Error::Rejected(Rejected::Undeclared { table, key }) => {
-            Aborted::from(Conflict::ReadChanged { table, key }).into()
-        }
-        error => error,
-    }
+/// The first that is touched.
+fn first_touched(footprint: &Footprint) -> (TableId, KeyExcerpt) {
+    let key = footprint.reads.iter().chain(&footprint.writes).next();
+    let key = key.map(|it| (it.table, KeyExcerpt::new(&it.key)));
+    let range = || footprint.ranges.first().map(|it| (it.table, KeyExcerpt::new(&it.start)));
+    key.or_else(range).unwrap_or((TableId(0), KeyExcerpt::new(b"")))
+}
+
+/// What was touched, this first, was a guess: what it has read now led the procedure elsewhere, or made it larger than the engine
+/// executes. What it does when it is run here may be smaller.
+fn as_conflict(error: Error, touched: (TableId, KeyExcerpt)) -> Error {
+    let (table, key) = match error {
+        Error::Rejected(Rejected::Undeclared { table, key }) => (table, key),
+        Error::Rejected(Rejected::TransactionBytes { .. }) => touched,
+        error => return error,
+    };
+    Aborted::from(Conflict::ReadChanged { table, key }).into()
 }
 
 /// Whether the engine could not execute it by this footprint.

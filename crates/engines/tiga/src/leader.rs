@@ -482,12 +482,13 @@ impl Replica {
         let Waiting { work, times, .. } = waiting;
         self.conflicts.note(&work.locks, stamp.t);
         let index = self.ledger.length();
-        self.ledger.append_record(&record, index, history.predecessors.len());
+        let bytes = record.bytes();
+        self.ledger.append_record(&record, index, bytes, history.predecessors.len());
         let leading = self.leading.as_mut().expect("releases as a leader");
         if !record.transaction.by_log {
             leading.undecided_votes.add(&record, work);
         }
-        leading.batch_bytes += record.bytes();
+        leading.batch_bytes += bytes;
         leading.batch.push(Arc::clone(&record));
         leading.unstable.remove(&stamp.id);
         leading.inherited.remove(&stamp.id);

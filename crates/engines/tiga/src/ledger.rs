@@ -117,18 +117,25 @@ impl Ledger {
         if let Entry::Batch { records, .. } = &entry {
             for record in records {
                 if !self.undecided_records.contains_key(&record.id()) {
-                    self.append_record(record, index, 0);
+                    self.append_record(record, index, record.bytes(), 0);
                 }
             }
         }
         self.undecided.push_back(entry);
     }
 
-    /// A leader has released a transaction, whose entry will have this index, and which rests on so many that are not decided.
-    pub fn append_record(&mut self, record: &Arc<Record>, index: u64, predecessors: usize) {
+    /// A leader has released a transaction of so many bytes, whose entry will have this index, and which rests on so many that
+    /// are not decided.
+    pub fn append_record(
+        &mut self,
+        record: &Arc<Record>,
+        index: u64,
+        bytes: usize,
+        predecessors: usize,
+    ) {
         let Some(place) = record.transaction.place(self.shard) else { return };
         self.rows.append(&record.transaction.parts[place], record, index);
-        let bytes = record.bytes() + predecessors * PREDECESSOR_BYTES;
+        let bytes = bytes + predecessors * PREDECESSOR_BYTES;
         self.undecided_records.insert(record.id(), (Arc::clone(record), bytes));
         self.undecided_bytes += bytes;
     }

@@ -198,6 +198,11 @@ impl Cluster {
         }
     }
 
+    /// How a node is that runs.
+    pub async fn status_of(&self, node: NodeId) -> NodeStatus {
+        answered(node, async || self.status(node).await).await
+    }
+
     /// The answer of a node to an operator, if it answers.
     pub async fn operate(&self, node: NodeId, wanted: &FromOperator) -> Option<ToOperator> {
         let (role, secret) = (Role::Operator, secret());
@@ -207,6 +212,11 @@ impl Cluster {
         sender.send(encode(wanted)).await.ok()?;
         let told = tokio::time::timeout(PATIENCE, receiver.receive()).await.ok()?.ok()?;
         Some(decode(&told).expect("a frame"))
+    }
+
+    /// The answer of a node that runs to an operator.
+    pub async fn answer(&self, node: NodeId, wanted: &FromOperator) -> ToOperator {
+        answered(node, async || self.operate(node, wanted).await).await
     }
 
     /// A client of the nodes that run.
@@ -248,10 +258,10 @@ impl Cluster {
     pub async fn ask(&self, node: NodeId, wanted: &FromOperator) -> ToOperator {
         let began = now();
         loop {
-            let told = self.operate(node, wanted).await;
+            let told = self.answer(node, wanted).await;
             match told {
-                None | Some(ToOperator::UnderWay(_) | ToOperator::NotLeading { .. }) => {}
-                Some(told) => return told,
+                ToOperator::UnderWay(_) | ToOperator::NotLeading { .. } => {}
+                told => return told,
             }
             assert!(began.elapsed() < PATIENCE, "{wanted:?}: {node} says {told:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -425,6 +435,18 @@ pub async fn counted(cluster: &Cluster, number: u64, via: NodeId, shard: ShardId
                 return i64::from_le_bytes(bytes[..].try_into().expect("8 bytes"));
             }
         }
+    }
+}
+
+/// Asks a node until it answers: one that has just started, or a busy machine, may need several attempts.
+async fn answered<T>(node: NodeId, ask: impl AsyncFn() -> Option<T>) -> T {
+    let began = now();
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(began.elapsed() < PATIENCE, "{node} does not answer");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

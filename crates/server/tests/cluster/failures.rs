@@ -39,10 +39,10 @@ async fn replace_a_dead_leader(protocol: Protocol) {
         client.call(NodeId(0), ShardId(1), "count_ten", &[]).await.expect("counted");
     }
     assert_eq!(counts(&cluster, 3, NodeId(1)).await, [10; 10]);
-    let leader = cluster.status(NodeId(0)).await.expect("it is up").leaders[1];
+    let leader = cluster.status_of(NodeId(0)).await.leaders[1];
     assert!(leader == 4 || leader == 5, "n{leader} has no replica of the shard");
     cluster.restart(dead);
-    let wanted = cluster.status(NodeId(leader)).await.expect("it is up").streams[0].decided;
+    let wanted = cluster.status_of(NodeId(leader)).await.streams[0].decided;
     let caught_up = |status: &shoal_server::NodeStatus| {
         let stream = status.streams.first();
         stream.is_some_and(|stream| stream.decided >= wanted && !stream.leading)

@@ -63,7 +63,7 @@ async fn a_node_of_the_cluster_before_joins_no_other() {
     });
     let stays = NodeId(5);
     cluster.until("it has joined", stays, |status| status.admitted).await;
-    let before = cluster.status(stays).await.expect("it is up").cluster;
+    let before = cluster.status_of(stays).await.cluster;
     let kept = place.path().join(stays.to_string()).join("cluster");
     until_so("it is written down", || kept.exists()).await;
     cluster.running().into_iter().for_each(|node| cluster.kill(node));
@@ -74,7 +74,7 @@ async fn a_node_of_the_cluster_before_joins_no_other() {
         cluster.restart(node);
     }
     cluster.until("another is founded", NodeId(0), |status| status.admitted).await;
-    let after = cluster.status(NodeId(0)).await.expect("it is up").cluster;
+    let after = cluster.status_of(NodeId(0)).await.cluster;
     assert!(before.is_some() && after.is_some() && before != after, "{before:?} {after:?}");
     cluster.restart(stays);
     let refuses = |cluster: &Cluster, node: usize| {
@@ -82,6 +82,6 @@ async fn a_node_of_the_cluster_before_joins_no_other() {
         server.handle().counters().closes(CloseReason::OtherFounding) > 0
     };
     until_so("they part", || refuses(&cluster, 0) && refuses(&cluster, 5)).await;
-    let status = cluster.status(stays).await.expect("it is up");
+    let status = cluster.status_of(stays).await;
     assert_eq!((status.admitted, status.cluster), (false, before));
 }

@@ -53,7 +53,7 @@ async fn the_cluster_survives_the_loss_of_two_managers_one_after_the_other() {
     cluster.until("its manager votes", NodeId(2), votes).await;
 
     // Now the new one is needed for a majority: to appoint another leader in place of this one.
-    let leader = cluster.status(NodeId(1)).await.expect("it is up").leaders[0];
+    let leader = cluster.status_of(NodeId(1)).await.leaders[0];
     assert_eq!(leader, 0, "nothing has happened to it");
     cluster.kill(NodeId(0));
     count(&cluster, 2, NodeId(4)).await;
@@ -64,7 +64,7 @@ async fn the_cluster_survives_the_loss_of_two_managers_one_after_the_other() {
     cluster.restart(NodeId(5));
     let found = |status: &NodeStatus| status.admitted && status.managers == [0, 1, 2];
     cluster.until("it finds the managers", NodeId(5), found).await;
-    assert!(!votes(&cluster.status(NodeId(5)).await.expect("it is up")));
+    assert!(!votes(&cluster.status_of(NodeId(5)).await));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -75,7 +75,7 @@ async fn a_manager_that_lost_its_disk_is_replaced_by_itself() {
     let volume = |status: NodeStatus| status.manager.expect("it hosts one").volume;
     // The first of them, which would begin a cluster if there were none.
     let wiped = NodeId(0);
-    let lost = volume(cluster.status(wiped).await.expect("it is up"));
+    let lost = volume(cluster.status_of(wiped).await);
     lose(&mut cluster, &place, wiped);
     cluster.restart(wiped);
     let waits =
@@ -84,12 +84,12 @@ async fn a_manager_that_lost_its_disk_is_replaced_by_itself() {
     let managers = cluster.replace_manager(wiped, wiped).await;
     assert_eq!(managers, [0, 1, 5].map(NodeId));
     cluster.until("it votes again", wiped, votes).await;
-    assert_ne!(volume(cluster.status(wiped).await.expect("it is up")), lost);
+    assert_ne!(volume(cluster.status_of(wiped).await), lost);
 
     // Its vote counts: without one more, the configuration still changes.
     cluster.until_managed([0, 1, 5]).await;
     cluster.until("its replica is full", wiped, |status| status.empty == 0).await;
-    let before = cluster.status(NodeId(4)).await.expect("it is up").revision;
+    let before = cluster.status_of(NodeId(4)).await.revision;
     cluster.kill(NodeId(1));
     cluster.until("it changes", NodeId(4), |status| status.revision > before).await;
     count(&cluster, 2, NodeId(4)).await;
@@ -127,7 +127,7 @@ async fn managers_move_and_all_begin_again_with_their_old_files() {
     cluster.until_managed([3, 4, 5]).await;
     for node in (0..6).map(NodeId) {
         cluster.until("it is admitted", node, |status| status.admitted).await;
-        let hosts = cluster.status(node).await.expect("it is up").manager.is_some();
+        let hosts = cluster.status_of(node).await.manager.is_some();
         assert_eq!(hosts, node.0 >= 3, "{node}");
     }
 }
@@ -158,11 +158,11 @@ async fn what_makes_no_sense_is_refused() {
         assert_eq!(told, ToOperator::Refused(why));
     }
     let wanted = FromOperator::ReplaceManager { outgoing: NodeId(0), incoming: NodeId(1) };
-    let told = cluster.operate(NodeId(1), &wanted).await.expect("it answers");
+    let told = cluster.answer(NodeId(1), &wanted).await;
     assert_eq!(told, ToOperator::NotLeading { leader: None });
 
     let fixed =
         Cluster::start_with(1, 1, Protocol::TwoPhaseCommit, |config| config.managers.clear());
-    let told = fixed.operate(NodeId(0), &wanted).await.expect("it answers");
+    let told = fixed.answer(NodeId(0), &wanted).await;
     assert_eq!(told, ToOperator::Refused(OperatorRefusal::NoManagers));
 }

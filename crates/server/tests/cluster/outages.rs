@@ -40,7 +40,7 @@ async fn a_shard_whose_majority_began_anew_says_so_everywhere() {
         cluster.until("it says what is lost", node, says).await;
         until_health(&cluster, node.0 as usize, 503, why).await;
     }
-    let status = cluster.status(NodeId(1)).await.expect("it is up");
+    let status = cluster.status_of(NodeId(1)).await;
     assert_eq!(
         (&*status.shards[0].voters, &*status.shards[0].empty),
         (&[0, 1, 2][..], &[1, 2][..])

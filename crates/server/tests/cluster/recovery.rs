@@ -66,8 +66,8 @@ async fn a_manager_that_survives_goes_on_alone_and_the_others_do_not_come_back()
         matches!(refused, ToOperator::Refused(OperatorRefusal::NotManager { .. })),
         "{refused:?}"
     );
-    let identity = cluster.status(survivor).await.expect("it is up").cluster;
-    let epoch = cluster.status(survivor).await.expect("it is up").epoch;
+    let identity = cluster.status_of(survivor).await.cluster;
+    let epoch = cluster.status_of(survivor).await.epoch;
 
     // Both shards keep a majority. What they hold is in memory, on nodes that stay up.
     let lost = [0, 3].map(NodeId);

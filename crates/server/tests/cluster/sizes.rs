@@ -72,7 +72,7 @@ async fn run(shards: u32, protocol: Protocol, sizes: &[Size]) {
     let decided = |status: &NodeStatus| status.streams[0].decided;
     for node in cluster.running() {
         let first = NodeId(node.0 / 3 * 3);
-        let wanted = decided(&cluster.status(first).await.expect("it is up"));
+        let wanted = decided(&cluster.status_of(first).await);
         cluster.until("it has all", node, |status| decided(status) >= wanted).await;
     }
 }

@@ -1,6 +1,7 @@
 //! Engine `mako` in the simulator: its options, drawn from the seed, and the bugs that can be planted in it.
 
 use crate::draw::one_of;
+use crate::scenario::FAR_ROUND_TRIP;
 use crate::subject::{Subject, limits, not_tiny};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
@@ -88,7 +89,7 @@ impl Subject for Mako {
             .clamp(Duration::from_millis(20), Duration::from_millis(600));
         options.limits.shard_wait_max = (round_trip * one_of(&mut waits, &[40, 400, 1000]))
             .clamp(Duration::from_millis(300), Duration::from_millis(2500));
-        not_tiny(&mut options.snapshot_part, round_trip);
+        not_tiny(&mut options.snapshot_part, round_trip, FAR_ROUND_TRIP);
         options
     }
 

@@ -1,6 +1,7 @@
 //! Engine `two_phase_commit` in the simulator: its options, drawn from the seed, and the bugs that can be planted in it.
 
 use crate::draw::one_of;
+use crate::scenario::FAR_ROUND_TRIP;
 use crate::subject::{Subject, limits, not_tiny};
 #[cfg(feature = "planted")]
 use shoal_engine::PlantedBugs;
@@ -71,7 +72,7 @@ impl Subject for TwoPhaseCommit {
         let mut apart = random.fork(1);
         options.snapshot_part.records_max = one_of(&mut apart, &[1, 3, 20, 1000]);
         options.snapshot_part.bytes_max = one_of(&mut apart, &[1, 100, 100_000]);
-        not_tiny(&mut options.snapshot_part, round_trip);
+        not_tiny(&mut options.snapshot_part, round_trip, FAR_ROUND_TRIP);
         let mut parts = random.fork(2);
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
