@@ -128,6 +128,23 @@ pub enum EngineEvent<M> {
         /// The part, as the engine gave it.
         part: Bytes,
     },
+    /// So many more of the engine's [records](EngineEffect::Record) of the shard are durable, and with them all that this worker's
+    /// stream of the shard had recorded before them.
+    Recorded {
+        /// The shard of the records.
+        shard: ShardId,
+        /// How many.
+        records: u64,
+    },
+    /// The engine's records of the shard that former processes of this node have written, from the last
+    /// [first one](EngineEffect::Record) on. Each stream of a cluster with logs on disk brings one such event when it begins, behind
+    /// what it has from former processes; nothing is to be recorded before.
+    RecordsRead {
+        /// The shard of the records.
+        shard: ShardId,
+        /// The records, in their order.
+        records: Vec<Bytes>,
+    },
     /// The timer fired. Spurious events are legal; the engine checks its deadlines.
     Timer,
     /// Another worker of this node has changed the shared state, or a task was spawned.
@@ -179,6 +196,19 @@ pub enum EngineEffect<M> {
         length: u64,
         /// What [`EngineEvent::Restored`] brings when the checkpoint is read.
         state: Bytes,
+    },
+    /// Write this record of the engine into the log on disk, behind what this worker's stream of the shard has recorded, and behind the
+    /// entries that the engine has proposed, unless those are dropped. Each is answered by [`EngineEvent::Recorded`], in their order. Only for clusters with logs on disk.
+    ///
+    /// A checkpoint has none of them: the engine writes those that it still needs when it receives
+    /// [`EngineEvent::CheckpointWanted`].
+    Record {
+        /// The shard of the record.
+        shard: ShardId,
+        /// The record, in the form of the engine; an empty one is not read again.
+        record: Bytes,
+        /// Those before it are not needed any more.
+        is_first: bool,
     },
     /// Send this to the manager.
     Manager(ManagerRequest),

@@ -159,6 +159,12 @@ impl<S: StreamStorage> Stream<S> {
         self.replica.counters
     }
 
+    /// How many proposed entries wait to be appended.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.queue.len() + self.leader.as_ref().map_or(0, |leader| leader.queue.len())
+    }
+
     /// The storage, for its owner to query.
     pub fn storage(&self) -> &S {
         &self.replica.storage

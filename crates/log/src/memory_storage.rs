@@ -51,6 +51,12 @@ impl MemoryStorage {
         MemoryStorage { seen: StorageState::default(), late: Some(Box::new(late)) }
     }
 
+    /// Whether a log on disk gets the changes.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.is_recorded)
+    }
+
     /// The storage of a replica whose checkpoint has this head, for a log on disk that goes on behind it. All of it is durable.
     ///
     /// # Errors

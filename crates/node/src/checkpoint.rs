@@ -153,8 +153,8 @@ impl<E: Engine> Worker<E> {
         let under_way = self.checkpoints.under_way.take_if(|it| it.number == number);
         let Some(under_way) = under_way else { return };
         if is_durable {
-            let changes = self.records.checkpointed(&under_way.lengths);
-            self.persist_changes(now, changes, effects);
+            let durable = self.records.checkpointed(&under_way.lengths);
+            self.are_durable(now, durable, effects);
         } else {
             self.checkpoints.not_before = now + AGAIN_AFTER;
         }

@@ -1,5 +1,6 @@
 //! A stream of a worker, the part of it that the engine has received, and the snapshots that replicas were sent.
 
+use bytes::Bytes;
 use shoal_cluster::manager::Incarnation;
 use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers, StreamStorage};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time};
@@ -16,6 +17,10 @@ pub(super) struct HostedStream {
     pub(super) delivered: u64,
     /// The ballot of another node under which entries are accepted, and the number of them that the engine was received.
     accepted: (Ballot, u64),
+    /// How many entries the engine has proposed.
+    pub(super) proposed: u64,
+    /// Records of the engine, and how many entries it had proposed before each.
+    engine_records: VecDeque<(u64, EngineRecord)>,
     /// While this node leads: where the engine's own entries begin. The engine receives those before them.
     pub(super) own_from: Option<u64>,
     /// The appointment of the last configuration, if it is this node's; the stream may still be under an earlier ballot.
@@ -24,6 +29,14 @@ pub(super) struct HostedStream {
     pub(super) incarnations: BTreeMap<NodeId, Incarnation>,
     /// Replicas that were sent a snapshot and lack entries after it.
     receivers: BTreeMap<NodeId, SnapshotTarget>,
+}
+
+/// A record of the engine beside the stream.
+#[derive(Debug)]
+pub(super) struct EngineRecord {
+    pub(super) record: Bytes,
+    /// Those before it do not count any more.
+    pub(super) is_first: bool,
 }
 
 /// An appointment of this node to lead a shard.
@@ -65,6 +78,8 @@ impl HostedStream {
             timer: None,
             delivered: 0,
             accepted: (Ballot::default(), 0),
+            proposed: 0,
+            engine_records: VecDeque::new(),
             own_from: None,
             appointment: None,
             incarnations: BTreeMap::new(),
@@ -75,6 +90,18 @@ impl HostedStream {
     /// Is this node appointed under that ballot?
     pub(super) fn is_appointed(&self, ballot: Ballot) -> bool {
         self.appointment.is_some_and(|appointment| appointment.ballot == ballot)
+    }
+
+    /// The engine has a record, which is to stand behind the entries that it has proposed.
+    pub(super) fn push_record(&mut self, record: EngineRecord) {
+        self.engine_records.push_back((self.proposed, record));
+    }
+
+    /// The next record of the engine, once the entries before it are appended, or dropped.
+    pub(super) fn next_record(&mut self) -> Option<EngineRecord> {
+        let appended = self.proposed - self.stream.queued() as u64;
+        let is_due = self.engine_records.front().is_some_and(|(before, _)| *before <= appended);
+        is_due.then(|| self.engine_records.pop_front()).flatten().map(|(_, record)| record)
     }
 
     /// Notes that a replica is sent a snapshot which stands for `length` entries.
@@ -119,6 +146,30 @@ impl HostedStream {
         if length <= received {
             return;
         }
+        self.push_accepted(shard, ballot, received, length, news);
+    }
+
+    /// The event of the entries that former processes have stored behind what the engine has received, under the ballot of their
+    /// acceptance.
+    pub(super) fn stored<M>(
+        &mut self,
+        shard: ShardId,
+        news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
+    ) {
+        let (ballot, length) = (self.stream.accepted_ballot(), self.stream.persisted().0);
+        if length > self.delivered {
+            self.push_accepted(shard, ballot, self.delivered, length, news);
+        }
+    }
+
+    fn push_accepted<M>(
+        &mut self,
+        shard: ShardId,
+        ballot: Ballot,
+        received: u64,
+        length: u64,
+        news: &mut VecDeque<shoal_engine::EngineEvent<M>>,
+    ) {
         let first = received.max(self.delivered).max(self.stream.start().0);
         let entry = |index| self.stream.entry(index).expect("accepted, and not trimmed").clone();
         let entries = (first..length).map(entry).collect();

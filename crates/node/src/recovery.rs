@@ -12,6 +12,7 @@
 //! in its log, since its own records go on from that state.
 
 use crate::checkpoint_state::CheckpointBlock;
+use crate::records::{ENGINE, ENGINE_FIRST};
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_log::{LogLength, MemoryStorage, RecordError, StreamHead, StreamRecord};
@@ -50,13 +51,15 @@ pub struct RecoveredWorker {
     /// For how many entries the parts of the checkpoint stand, and what the engine keeps beside them. The parts are to be
     /// passed to the worker before it starts.
     pub(crate) snapshots: BTreeMap<ShardId, (LogLength, Bytes)>,
+    /// The engine's records, from the last first one on.
+    pub(crate) engine_records: BTreeMap<ShardId, Vec<Bytes>>,
 }
 
 impl RecoveredWorker {
     /// What is left of streams that are stored without a checkpoint.
     #[must_use]
     pub fn of(storages: BTreeMap<ShardId, MemoryStorage>) -> RecoveredWorker {
-        RecoveredWorker { storages, snapshots: BTreeMap::new() }
+        RecoveredWorker { storages, ..RecoveredWorker::default() }
     }
 
     /// The shards whose parts the worker is to receive before it starts.
@@ -71,6 +74,7 @@ pub struct WorkerRecovery {
     heads: BTreeMap<ShardId, StreamHead>,
     snapshots: BTreeMap<ShardId, (LogLength, Bytes)>,
     storages: BTreeMap<ShardId, MemoryStorage>,
+    engine_records: BTreeMap<ShardId, Vec<Bytes>>,
     /// The checkpoint whose mark is to come.
     awaited: Option<u64>,
     /// The streams whose last records are void.
@@ -168,12 +172,19 @@ impl WorkerRecovery {
             self.void.remove(&shard);
             return Ok(());
         }
+        if [ENGINE, ENGINE_FIRST].contains(&kind) {
+            if !self.void.contains(&shard) {
+                self.engine_record(shard, payload, kind == ENGINE_FIRST);
+            }
+            return Ok(());
+        }
         let failed = |error| RecoveryError::Record { shard, error };
         let record = StreamRecord::decode(payload).map_err(failed)?;
         match record {
             // The stream is another one from here on: nothing of the former one is needed.
             StreamRecord::Begin => {
                 self.snapshots.remove(&shard);
+                self.engine_records.remove(&shard);
                 self.void.remove(&shard);
             }
             StreamRecord::Restore { .. } => {
@@ -187,6 +198,16 @@ impl WorkerRecovery {
         }
         let storage = self.storages.entry(shard).or_insert_with(MemoryStorage::recorded);
         storage.replay(record).map_err(failed)
+    }
+
+    fn engine_record(&mut self, shard: ShardId, payload: &[u8], is_first: bool) {
+        let records = self.engine_records.entry(shard).or_default();
+        if is_first {
+            records.clear();
+        }
+        if !payload.is_empty() {
+            records.push(Bytes::copy_from_slice(payload));
+        }
     }
 
     /// Whether a snapshot from a peer has come since the checkpoint: a later checkpoint may have had its rows.
@@ -205,7 +226,7 @@ impl WorkerRecovery {
     /// # Errors
     /// If the mark of the checkpoint was not there.
     pub fn finish(self) -> Result<(RecoveredWorker, BTreeSet<ShardId>), RecoveryError> {
-        let WorkerRecovery { snapshots, mut storages, awaited, void, .. } = self;
+        let WorkerRecovery { snapshots, mut storages, engine_records, awaited, void, .. } = self;
         if let Some(number) = awaited {
             return Err(RecoveryError::NoMark { number });
         }
@@ -213,6 +234,42 @@ impl WorkerRecovery {
             let storage = storages.get_mut(shard).expect("it has a head");
             storage.begin_behind(*length);
         }
-        Ok((RecoveredWorker { storages, snapshots }, void))
+        Ok((RecoveredWorker { storages, snapshots, engine_records }, void))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHARD: ShardId = ShardId(3);
+
+    fn engine_records(records: &[(u8, &[u8])]) -> Vec<Bytes> {
+        let mut recovery = WorkerRecovery::new();
+        for (kind, payload) in records {
+            recovery.record(*kind, SHARD, payload).expect("it can follow");
+        }
+        let (worker, _) = recovery.finish().expect("no checkpoint is awaited");
+        worker.engine_records.get(&SHARD).cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_first_record_of_an_engine_voids_those_before_it() {
+        let records: [(u8, &[u8]); 4] =
+            [(ENGINE, b"a"), (ENGINE_FIRST, b"b"), (ENGINE, b""), (ENGINE, b"c")];
+        assert_eq!(engine_records(&records), [&b"b"[..], b"c"]);
+    }
+
+    #[test]
+    fn what_an_engine_has_recorded_behind_a_snapshot_without_rows_is_void() {
+        let restore = StreamRecord::Restore { length: LogLength(7) }.encode();
+        let records: [(u8, &[u8]); 5] = [
+            (ENGINE, b"a"),
+            (StreamRecord::KIND, &restore),
+            (ENGINE_FIRST, b"b"),
+            (WorkerRecovery::VOID, b""),
+            (ENGINE, b"c"),
+        ];
+        assert_eq!(engine_records(&records), [&b"a"[..], b"c"]);
     }
 }

@@ -4,9 +4,9 @@
 //! know, is counted and dropped before it reaches the stream.
 
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
-use super::hosted_stream::{Appointment, HostedStream};
+use super::hosted_stream::{Appointment, EngineRecord, HostedStream};
 use super::membership::KnownConfiguration;
-use super::records::StreamKey;
+use super::records::{DurableRecords, StreamKey};
 use super::worker::Worker;
 use shoal_cluster::manager::{Assignment, CatchingUp, Incarnation};
 use shoal_engine::{Engine, EngineEvent};
@@ -39,11 +39,15 @@ impl<E: Engine> Worker<E> {
         for (shard, assignment) in (0..).map(ShardId).zip(&known.configuration.shards) {
             if assignment.holds(self.node) {
                 let (options, new_storage) = (&self.stream_options, self.new_storage);
-                let number = &mut self.streams_begun;
+                let (number, news) = (&mut self.streams_begun, &mut self.news);
                 self.streams.entry(shard).or_insert_with(|| {
                     *number += 1;
                     let (members, options) = (assignment.members(), options.clone());
-                    HostedStream::new(members, options, self.node, new_storage(), *number)
+                    let storage = new_storage();
+                    if storage.is_recorded() {
+                        news.push_back(EngineEvent::RecordsRead { shard, records: Vec::new() });
+                    }
+                    HostedStream::new(members, options, self.node, storage, *number)
                 });
             }
         }
@@ -115,30 +119,40 @@ impl<E: Engine> Worker<E> {
         records: u64,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        let changes = self.records.persist(records);
-        self.persist_changes(now, changes, effects);
+        let durable = self.records.persist(records);
+        self.are_durable(now, durable, effects);
     }
 
-    /// So many more changes of these streams are durable.
-    pub(super) fn persist_changes(
+    /// So much more of these streams is durable.
+    pub(super) fn are_durable(
         &mut self,
         now: Time,
-        changes: BTreeMap<StreamKey, usize>,
+        durable: BTreeMap<StreamKey, DurableRecords>,
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
-        for ((shard, number), changes) in changes {
+        for ((shard, number), DurableRecords { changes, of_engine }) in durable {
             let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
-            if let Some(held) = held {
+            let Some(held) = held else { continue };
+            if changes > 0 {
                 held.stream.storage_mut().persist(changes);
                 self.stream_step(now, shard, shoal_log::StreamEvent::Persisted, effects);
+            }
+            if of_engine > 0 {
+                self.news.push_back(EngineEvent::Recorded { shard, records: of_engine });
             }
         }
     }
 
-    /// Passes to the engine the snapshots of the last checkpoint, and the entries behind them that were decided, or accepted
-    /// under another node, in former processes.
+    /// Passes to the engine the snapshots of the last checkpoint, the entries behind them that were decided, or accepted under
+    /// another node, in former processes, and its own records. From a log on disk it receives what was accepted under any ballot, and
+    /// then the ballot that is promised, which may be this node's.
     pub(super) fn recall(&mut self) {
         for (shard, held) in &mut self.streams {
+            let (ballot, accepted) = (held.stream.ballot(), held.stream.accepted_ballot());
+            let is_recorded = E::RECEIVES_ACCEPTED && held.stream.storage().is_recorded();
+            if is_recorded && accepted != Ballot::default() {
+                self.news.push_back(EngineEvent::Promised { shard: *shard, ballot: accepted });
+            }
             // One that stands for no entries is none.
             let snapshot = self.snapshots.remove(shard);
             if let Some((length, state)) = snapshot.filter(|(length, _)| *length > LogLength::ZERO)
@@ -151,13 +165,25 @@ impl<E: Engine> Worker<E> {
                 held.delivered = length.0;
                 self.news.push_back(EngineEvent::Restored { shard: *shard, state });
             }
-            let ballot = held.stream.ballot();
-            if E::RECEIVES_ACCEPTED && ballot != Ballot::default() && ballot.node != self.node {
+            if E::RECEIVES_ACCEPTED
+                && !is_recorded
+                && ballot != Ballot::default()
+                && ballot.node != self.node
+            {
                 self.news.push_back(EngineEvent::Promised { shard: *shard, ballot });
             }
             held.decided(*shard, held.stream.decided(), &mut self.news);
-            if E::RECEIVES_ACCEPTED {
+            if is_recorded {
+                held.stored(*shard, &mut self.news);
+                if ballot != accepted {
+                    self.news.push_back(EngineEvent::Promised { shard: *shard, ballot });
+                }
+            } else if E::RECEIVES_ACCEPTED {
                 held.accepted(*shard, self.node, &mut self.news);
+            }
+            if held.stream.storage().is_recorded() {
+                let records = self.engine_records.remove(shard).unwrap_or_default();
+                self.news.push_back(EngineEvent::RecordsRead { shard: *shard, records });
             }
         }
     }
@@ -278,6 +304,8 @@ impl<E: Engine> Worker<E> {
         held.stream.step(now, event, &mut wanted);
         let key = (shard, held.number);
         self.records.add(key, held.stream.storage_mut().take_records());
+        self.take_engine_records(shard);
+        let held = self.streams.get_mut(&shard).expect("held");
         let news = &mut self.news;
         let ballot = held.stream.ballot();
         if ballot > promised && ballot.node != self.node {
@@ -334,6 +362,14 @@ impl<E: Engine> Worker<E> {
         }
         self.trim(now, shard, effects);
         self.note_caught_up(shard, effects);
+    }
+
+    /// Takes the engine's records of a shard that stand behind what its stream has recorded.
+    pub(super) fn take_engine_records(&mut self, shard: ShardId) {
+        let held = self.streams.get_mut(&shard).expect("held");
+        while let Some(EngineRecord { record, is_first }) = held.next_record() {
+            self.records.add_of_engine((shard, held.number), record, is_first);
+        }
     }
 
     /// Truncates the entries that every replica has, and those that are too many to be kept for the others.

@@ -75,7 +75,13 @@ impl<const RECEIVES_ACCEPTED: bool> Engine for Recorder<RECEIVES_ACCEPTED> {
             EngineEvent::CheckpointRead { part, .. } => format!("read {}", text(&part)),
             EngineEvent::CheckpointWanted { shard } => format!("checkpoint of {shard}"),
             EngineEvent::CheckpointWritten { shard } => format!("written of {shard}"),
+            EngineEvent::Recorded { records, .. } => format!("recorded {records}"),
+            EngineEvent::RecordsRead { records, .. } if !records.is_empty() => {
+                let records: Vec<String> = records.iter().map(text).collect();
+                format!("records [{}]", records.join(" "))
+            }
             EngineEvent::Received { .. }
+            | EngineEvent::RecordsRead { .. }
             | EngineEvent::Client(_)
             | EngineEvent::Configured { .. }
             | EngineEvent::Settled { .. }

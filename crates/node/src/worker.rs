@@ -18,7 +18,7 @@
 
 use super::checkpoint_state::Checkpoints;
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
-use super::hosted_stream::HostedStream;
+use super::hosted_stream::{EngineRecord, HostedStream};
 use super::membership::{KnownConfiguration, Membership};
 use super::records::PendingRecords;
 use super::recovery::RecoveredWorker;
@@ -100,6 +100,8 @@ pub struct Worker<E: Engine> {
     pub(super) checkpoints: Checkpoints,
     /// The snapshots of the last checkpoint, until the engine has received them.
     pub(super) snapshots: BTreeMap<ShardId, (LogLength, Bytes)>,
+    /// The engine's records in the log on disk, until it has received them.
+    pub(super) engine_records: BTreeMap<ShardId, Vec<Bytes>>,
     /// The shards of which the engine has received parts of that checkpoint.
     pub(super) read: BTreeSet<ShardId>,
     /// How streams pace themselves.
@@ -141,7 +143,7 @@ impl<E: Engine> Worker<E> {
         origin: WorkerOrigin,
     ) -> Worker<E> {
         let WorkerOrigin { membership, manager_client, recovered, new_storage, seed } = origin;
-        let RecoveredWorker { mut storages, snapshots } = recovered;
+        let RecoveredWorker { mut storages, snapshots, engine_records } = recovered;
         assert!(manager_client.is_none() || worker == HOST, "{HOST} hosts the member");
         let topology = &setup.topology;
         let held: BTreeSet<ShardId> =
@@ -172,6 +174,7 @@ impl<E: Engine> Worker<E> {
             records: PendingRecords::new(setup.streams.faults),
             checkpoints: Checkpoints::default(),
             snapshots,
+            engine_records,
             read: BTreeSet::new(),
             streams,
             stream_options: setup.streams.clone(),
@@ -603,6 +606,9 @@ impl<E: Engine> Worker<E> {
                     effects.effects.push(WorkerEffect::Send { to, message });
                 }
                 shoal_engine::EngineEffect::Propose { shard, entry } => {
+                    if let Some(held) = self.streams.get_mut(&shard) {
+                        held.proposed += 1;
+                    }
                     self.stream_step(
                         now,
                         shard,
@@ -623,6 +629,11 @@ impl<E: Engine> Worker<E> {
                 }
                 shoal_engine::EngineEffect::CheckpointHead { shard, length, state } => {
                     self.checkpoint_head(shard, LogLength(length), state, effects);
+                }
+                shoal_engine::EngineEffect::Record { shard, record, is_first } => {
+                    let held = self.streams.get_mut(&shard).expect("a stream with records");
+                    held.push_record(EngineRecord { record, is_first });
+                    self.take_engine_records(shard);
                 }
                 shoal_engine::EngineEffect::Reply(reply) => {
                     effects.effects.push(WorkerEffect::Reply(reply));

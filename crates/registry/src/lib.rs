@@ -26,8 +26,8 @@ pub struct EngineInfo {
     pub about: &'static str,
     /// Whether an operator may accept the loss of a shard's majority.
     pub accepts_losses: bool,
-    /// Whether a node whose logs are on disk has its memory when it restarts: all that the engine has to know is in the
-    /// streams.
+    /// Whether a node whose logs are on disk has its memory when it restarts: all that the engine has to know is in its streams
+    /// and its records.
     pub keeps_memory: bool,
     /// Whether each replica of a shard has all its rows in one store. Otherwise rows have replicas of their own.
     pub replicates_shards: bool,
@@ -164,7 +164,7 @@ engines! {
         title: "Tiga",
         about: "Order by synchronized clocks, commit in one wide-area round trip; experimental, not for data (docs/tiga.md)",
         accepts_losses: false,
-        keeps_memory: false,
+        keeps_memory: true,
         replicates_shards: false,
     }
 }

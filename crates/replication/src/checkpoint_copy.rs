@@ -3,6 +3,7 @@
 
 use crate::snapshot_chunk::SnapshotChunk;
 use crate::snapshot_transfer::{CopyKey, NextPart, PAUSE, SnapshotHead, place_form};
+use bytes::Bytes;
 use shoal_store::WalkPlace;
 use shoal_types::Time;
 
@@ -63,6 +64,22 @@ impl<C: Clone> CheckpointCopy<C> {
             return None;
         }
         self.0.take().map(|copy| copy.head)
+    }
+
+    /// The number of the copy that is under way.
+    pub fn copy(&self) -> Option<u64> {
+        self.0.as_ref().map(|copy| copy.key.copy)
+    }
+
+    /// The place of the shard of which a copy is under way.
+    pub fn place(&self) -> Option<usize> {
+        self.0.as_ref().map(|copy| copy.head.at)
+    }
+
+    /// The copy stands for so many entries now, with this state.
+    pub fn conclude(&mut self, length: u64, state: Bytes) {
+        let copy = self.0.as_mut().expect("its part was next");
+        (copy.head.length, copy.head.state) = (length, state);
     }
 
     /// When the next part is due.

@@ -206,6 +206,8 @@ pub const BOUNDS: &[CatchBound] = &[
     ("tiga", "refuse-before-record", "T21", LOGS, 300),
     ("tiga", "snapshot-without-changes", "T22", LOGS, 200),
     ("tiga", "snapshot-without-records", "T22", LOGS, 300),
+    ("tiga", "send-unrecorded", "T24", LOGS, 100),
+    ("tiga", "checkpoint-without-votes", "T24", LOGS, 300),
 ];
 
 /// Bugs that no seed catches below this one.
@@ -228,6 +230,8 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("accept-former-use", DISK_SEEDS.start),
     ("rename-unflushed", DISK_SEEDS.start),
     ("truncate-early", DISK_SEEDS.start),
+    ("send-unrecorded", DISK_SEEDS.start),
+    ("checkpoint-without-votes", DISK_SEEDS.start),
     ("retry-failed-flush", BAD_DISKS_FROM),
     ("cut-damage", BAD_DISKS_FROM),
     ("skip-checksums", BAD_DISKS_FROM),
@@ -332,6 +336,8 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("drop-what-is-over", TIGA_DISTANCES),
     ("digest-without-history", "engines/tiga/tests/protocol/scripts.rs"),
     ("settle-by-former-leader", TIGA_RECOVERY),
+    // What a fast quorum has voted for is in the leader's log, too: power has to fail, and the leader to stay away.
+    ("forget-records", "engines/tiga/tests/protocol/vote_log.rs"),
 ];
 
 const TIGA_PLANTED: &str = "engines/tiga/tests/protocol/planted.rs";

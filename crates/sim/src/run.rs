@@ -26,10 +26,11 @@ use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
 use shoal_client::ClusterOptions;
+use shoal_cluster::topology::Topology;
 use shoal_engine::client::Directory;
 use shoal_engine::engine::Setup;
 use shoal_engine::{Procedures, WorkerPlace};
-use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
+use shoal_types::{Durability, NodeId, Random, ShardId, Time, WorkerId};
 use shoal_wal::DiskPlantedBugs;
 use shoal_workloads::catalog::Catalog;
 use std::mem::ManuallyDrop;
@@ -305,7 +306,10 @@ impl<E: Subject> PreparedRun<E> {
             (name, definition)
         });
         let tables: Vec<_> = tables.chain(E::tables(shards)).collect();
-        let topology = scenario.shape.topology(tables);
+        let mut topology = scenario.shape.topology(tables);
+        if scenario.disks {
+            topology = Arc::new(Topology::clone(&topology).with_durability(Durability::Fsync));
+        }
         for calls in
             all_scenario_clients.iter().filter_map(|scenario_work| scenario_work.calls.as_ref())
         {

@@ -286,7 +286,11 @@ impl Engine for Mako {
             EngineEvent::CheckpointWanted { shard } => self.begin_checkpoint(now, shard),
             EngineEvent::CheckpointWritten { shard: _ } => self.checkpoint_written(effects),
             EngineEvent::CheckpointRead { shard: _, part } => self.read_checkpoint(&part, effects),
-            EngineEvent::Timer | EngineEvent::Nudged => {}
+            // It records nothing beside its streams.
+            EngineEvent::Recorded { .. }
+            | EngineEvent::RecordsRead { .. }
+            | EngineEvent::Timer
+            | EngineEvent::Nudged => {}
         }
         self.go_on_where_due(now, holds_lease, effects);
         self.set_timer(now, effects);

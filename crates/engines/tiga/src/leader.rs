@@ -13,7 +13,7 @@ use crate::clock_agreement::{is_ready_awaited, past_everywhere};
 use crate::exchange::contribution;
 use crate::execute::{Execution, run_piece, run_whole};
 use crate::leading::{DeferredReads, Phase};
-use crate::message::{LeaderVote, Message, Vote};
+use crate::message::{Envelope, LeaderVote, Message, Vote};
 use crate::observation::TigaObservation;
 use crate::part_reads::PartReads;
 use crate::planted_bugs::TigaPlantedBug;
@@ -564,13 +564,13 @@ impl Replica {
 
     /// The leader votes, or says that a transaction is stable.
     pub(crate) fn vote(
-        &self,
+        &mut self,
         step: &mut Step<'_>,
         record: &Record,
         is_stable: bool,
         times: ArrivalTimes,
     ) {
-        let Some(leading) = &self.leading else { return };
+        let Some(leading) = &mut self.leading else { return };
         let is_stable = is_stable || step.options.bugs.has(TigaPlantedBug::MaximumSyncPoint);
         let (ballots, outcome) = (record.ballots.clone(), record.outcome.clone());
         let vote = Vote {
@@ -582,7 +582,16 @@ impl Replica {
             leader: Some(LeaderVote { ballots, outcome, is_stable }),
         };
         let ArrivalTimes { sent, arrived } = times;
-        step.send(record.id().node, Message::Vote { vote, sent, arrived });
+        let message = Message::Vote { vote, sent, arrived };
+        let envelope = Envelope { to: record.id().node, message };
+        if !is_stable && step.is_recorded && !leading.batch.is_empty() {
+            // It may be in the entry that is not made yet.
+            leading.votes.push(envelope);
+        } else if is_stable {
+            step.output.sends.push(envelope);
+        } else {
+            step.send_when_durable(self.shard, vec![envelope]);
+        }
     }
 
     /// Makes an entry of what was released, and of a seal that is due. Unless it hurries, it waits while many are on their
@@ -614,8 +623,12 @@ impl Replica {
         let records = std::mem::take(&mut leading.batch);
         let settled = std::mem::take(&mut leading.settled);
         let refused = std::mem::take(&mut leading.refusals);
+        let votes = std::mem::take(&mut leading.votes);
         let entry = Entry::Batch { records, seal, settled, refused };
         step.propose(self.shard, &entry);
+        if !votes.is_empty() {
+            step.send_when_durable(self.shard, votes);
+        }
         self.ledger.append(entry);
         self.conflicts.forget(seal);
     }

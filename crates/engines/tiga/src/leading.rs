@@ -1,7 +1,7 @@
 //! What only a leader has: what it has released, promised and received, and how far its recovery is.
 
 use crate::answer::Answer;
-use crate::message::Read;
+use crate::message::{Envelope, Read};
 use crate::record::{Record, Refusal, TentativeList};
 use crate::repetition::Repetition;
 use crate::stamp::{ArrivalTimes, Stamp};
@@ -70,6 +70,8 @@ pub struct Leading {
     pub(crate) batch: Vec<Arc<Record>>,
     /// About the bytes of that.
     pub(crate) batch_bytes: usize,
+    /// Where votes are on disk: those that are sent when that entry is durable.
+    pub(crate) votes: Vec<Envelope>,
     /// The last seal that was announced, and when the next is due on the local clock.
     pub(crate) seal: Time,
     pub(crate) seal_at: Time,
@@ -109,6 +111,7 @@ impl Leading {
             phase: Phase::preparing(repetition),
             batch: Vec::new(),
             batch_bytes: 0,
+            votes: Vec::new(),
             seal: Time::ZERO,
             seal_at: now,
             needs_seal: true,

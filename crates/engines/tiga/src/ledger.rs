@@ -222,6 +222,16 @@ impl Ledger {
         of.is_some_and(|of| of.refused.contains_key(&id.sequence))
     }
 
+    /// Whether an entry refuses a transaction, decided or not.
+    #[must_use]
+    pub fn will_be_refused(&self, id: TransactionId) -> bool {
+        let refuses = |entry: &Entry| match entry {
+            Entry::Batch { refused, .. } => refused.iter().any(|refusal| refusal.id == id),
+            Entry::Start { .. } | Entry::Final { .. } => false,
+        };
+        self.is_refused(id) || self.undecided.iter().any(refuses)
+    }
+
     fn advance_seal(&mut self, seal: Time) {
         if seal <= self.seal {
             return;

@@ -22,6 +22,7 @@
 //! | `replica.rs`, `queue.rs`, `tentative.rs` | acceptance, release and votes |
 //! | `leading.rs`, `leader.rs`, `clock_agreement.rs`, `exchange.rs`, `execute.rs`, `reads.rs` | agreement, execution, reads |
 //! | `recovery.rs`, `refusal.rs` | a new leader; what a shard never takes |
+//! | `vote_log.rs` | votes on disk |
 //! | `snapshot.rs` | the state that stands for entries which the log has no more |
 //! | `node.rs`, `observation.rs` | a node: all of them together; what a checker sees of it |
 //! | `engine/` | the engine around it: transactions of clients |
@@ -65,6 +66,7 @@ pub mod tentative;
 pub mod transaction;
 mod undecided_votes;
 pub mod view;
+mod vote_log;
 
 pub use engine::{Tiga, TigaCounters, TigaEngineMessage, TigaEngineOptions};
 pub use metrics::{CoordinatorCounters, ReplicaCounters};

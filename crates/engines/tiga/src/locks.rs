@@ -235,10 +235,12 @@ impl LockIndex {
             let Some(holders) = self.holders.get(&lock.resource) else { continue };
             let first = holders.whole.iter().position(|(_, mode)| *mode == Mode::Write);
             let first = first.map_or(holders.whole.len(), |at| at + 1);
-            heads.extend(holders.whole.iter().take(first).map(|(stamp, _)| *stamp));
-            if !lock.mode.is_intention() {
-                heads.extend(holders.intentions.iter().map(|(stamp, _)| *stamp));
-            }
+            let whole = holders.whole.iter().take(first);
+            let intentions = (!lock.mode.is_intention()).then_some(&holders.intentions);
+            // Many may read a row, as the marks of sessions are read: none of them has waited for another.
+            let all = whole.chain(intentions.into_iter().flatten());
+            let waited = all.filter(|(_, mode)| lock.mode.conflicts(*mode));
+            heads.extend(waited.map(|(stamp, _)| *stamp));
         }
         heads
     }

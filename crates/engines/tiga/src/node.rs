@@ -8,6 +8,7 @@ use crate::execute::Library;
 use crate::ledger::Ledger;
 use crate::message::{Envelope, Message};
 use crate::options::TigaOptions;
+use crate::planted_bugs::TigaPlantedBug;
 use crate::replica::Replica;
 use crate::stamp::ArrivalTimes;
 use crate::step::{Output, Step};
@@ -45,6 +46,7 @@ pub struct Appointment {
 /// A node's coordinator and replicas.
 pub struct TigaNode {
     options: TigaOptions,
+    is_on_disk: bool,
     view: View,
     coordinator: Coordinator,
     replicas: BTreeMap<ShardId, Replica>,
@@ -59,12 +61,18 @@ impl TigaNode {
     pub fn new(me: NodeId, options: TigaOptions) -> TigaNode {
         TigaNode {
             options,
+            is_on_disk: false,
             view: View::new(me),
             coordinator: Coordinator::default(),
             replicas: BTreeMap::new(),
             output: Output::default(),
             answers: Vec::new(),
         }
+    }
+
+    /// The node has its votes on disk.
+    pub fn keep_on_disk(&mut self) {
+        self.is_on_disk = true;
     }
 
     /// The shards, as the node knows them.
@@ -111,6 +119,7 @@ impl TigaNode {
         let mut output = std::mem::take(&mut self.output);
         let sent_before = output.sends.len();
         let mut step = Step {
+            is_recorded: self.is_on_disk,
             now: local,
             clock,
             arrived,
@@ -194,14 +203,14 @@ impl TigaNode {
                 let replica = replicas.entry(*shard).or_insert_with(|| Replica::new(*shard));
                 match appointment {
                     Some(Appointment { ballot, since }) => replica.appoint(step, *ballot, *since),
-                    None if replica.leading.is_some() => replica.step_down(),
+                    None if replica.leading.is_some() => replica.step_down(step),
                     None => {}
                 }
             }
         });
     }
 
-    /// Applies something to a replica, if the node has it.
+    /// Applies something to a replica, if the node has it. Before there is a configuration, it has those of former processes.
     fn with_replica(
         &mut self,
         now: Now,
@@ -209,6 +218,9 @@ impl TigaNode {
         shard: ShardId,
         act: impl FnOnce(&mut Replica, &mut Step<'_>),
     ) {
+        if self.view.shards.is_empty() {
+            self.replicas.entry(shard).or_insert_with(|| Replica::new(shard));
+        }
         self.act(now, library, |_, replicas, step| {
             if let Some(replica) = replicas.get_mut(&shard) {
                 act(replica, step);
@@ -268,6 +280,31 @@ impl TigaNode {
     /// The log of a shard begins behind a snapshot, which stands for this state.
     pub fn restored(&mut self, now: Now, library: &Library<'_>, shard: ShardId, ledger: Ledger) {
         self.with_replica(now, library, shard, |replica, step| replica.restore(step, ledger));
+    }
+
+    /// The records of the shard that former processes have left, behind what its log has from them.
+    pub fn records_read(
+        &mut self,
+        now: Now,
+        library: &Library<'_>,
+        shard: ShardId,
+        records: &[Bytes],
+    ) {
+        self.with_replica(now, library, shard, |replica, step| replica.read_records(step, records));
+    }
+
+    /// A checkpoint begins, which has no records: those that count are made again.
+    pub fn record_list(&mut self, now: Now, library: &Library<'_>, shard: ShardId) {
+        self.with_replica(now, library, shard, |replica, step| {
+            if !step.options.bugs.has(TigaPlantedBug::CheckpointWithoutVotes) {
+                replica.record_list(step);
+            }
+        });
+    }
+
+    /// Sends what waited until it was durable.
+    pub fn send_all(&mut self, now: Now, library: &Library<'_>, sends: Vec<Envelope>) {
+        self.act(now, library, |_, _, step| step.output.sends.extend(sends));
     }
 
     /// Time has passed.

@@ -9,7 +9,7 @@
 //! voted for so: others are executed on what participants send each other with `Ready`.
 //!
 //! The vote binds like a follower's: the conflict tables are set first, nothing is read over it (rule T11), and once the leader
-//! is none any more the vote stands in its tentative list (E11).
+//! is none any more the vote stands in its tentative list (E11). Where votes are on disk, leaders agree first (`vote_log.rs`).
 
 use crate::observation::TigaObservation;
 use crate::planted_bugs::TigaPlantedBug;
@@ -40,6 +40,7 @@ impl Replica {
         let is_far = |shard| leading.distances.get(&shard).is_some_and(|ns| *ns >= from);
         // All that it votes for may stand in a list, which one message holds.
         self.queue.voted_bytes() < step.options.window_bytes
+            && !step.is_recorded
             && matches!(waiting.origin, Origin::Accepted)
             && !transaction.by_log
             && matches!(transaction.body, Body::Pieces { .. })
@@ -95,10 +96,10 @@ impl Replica {
     }
 
     /// The coordinator asks again for what this leader may have voted for.
-    pub(crate) fn repeat_vote(&self, step: &mut Step<'_>, from: NodeId, id: TransactionId) {
+    pub(crate) fn repeat_vote(&mut self, step: &mut Step<'_>, from: NodeId, id: TransactionId) {
         let Some((_, waiting)) = self.queue.get(id).filter(|_| from == id.node) else { return };
-        if let Some(voted) = &waiting.voted {
-            self.vote(step, &voted.record, false, Default::default());
+        if let Some(record) = waiting.voted.as_ref().map(|voted| Arc::clone(&voted.record)) {
+            self.vote(step, &record, false, Default::default());
         }
     }
 

@@ -73,6 +73,12 @@ pub enum TigaPlantedBug {
     SnapshotWithoutChanges,
     /// A snapshot has no records (T22).
     SnapshotWithoutRecords,
+    /// Votes and lists are sent that are not durable (T24).
+    SendUnrecorded,
+    /// A process begins without the votes of the one before (T24).
+    ForgetRecords,
+    /// A checkpoint begins, and no votes are recorded again (T24).
+    CheckpointWithoutVotes,
 }
 
 impl Plantable for TigaPlantedBug {

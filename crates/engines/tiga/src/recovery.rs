@@ -52,7 +52,7 @@ impl Replica {
                 self.flush(step, true);
                 self.clear_queue();
             }
-            false => self.step_down(),
+            false => self.step_down(step),
         }
         self.promised = ballot.max(self.promised);
         let repetition = Repetition::at_once(step.now, step.options.recovery_backoff());
@@ -94,7 +94,8 @@ impl Replica {
         let (me, ballot) = (step.view.me, leading.ballot);
         let Phase::Preparing { length, lists, .. } = &leading.phase else { return };
         let is_adopted = length.is_some_and(|length| applied >= length) && is_whole;
-        if !is_adopted || !view.full.contains(&me) || view.ballot != ballot {
+        let may_count = is_adopted && self.has_votes(step);
+        if !may_count || !view.full.contains(&me) || view.ballot != ballot {
             return;
         }
         let own_list = (!lists.contains_key(&me)).then(|| self.own_list(step));

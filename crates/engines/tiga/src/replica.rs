@@ -10,7 +10,7 @@
 use crate::leading::Leading;
 use crate::ledger::Ledger;
 use crate::locks::ConflictTable;
-use crate::message::{Message, Vote};
+use crate::message::{Envelope, Message, Vote};
 use crate::metrics::ReplicaCounters;
 use crate::observation::TigaObservation;
 use crate::planted_bugs::TigaPlantedBug;
@@ -49,6 +49,10 @@ pub struct Replica {
     pub(crate) base: Ballot,
     /// What only a leader has.
     pub(crate) leading: Option<Leading>,
+    /// What former processes have recorded is read.
+    pub(crate) has_records: bool,
+    /// The bytes of its records on disk, since all of the list was recorded.
+    pub(crate) recorded_bytes: usize,
     pub(crate) counters: ReplicaCounters,
 }
 
@@ -66,6 +70,8 @@ impl Replica {
             promised: Ballot::default(),
             base: Ballot::default(),
             leading: None,
+            has_records: false,
+            recorded_bytes: 0,
             counters: ReplicaCounters::default(),
         }
     }
@@ -146,7 +152,7 @@ impl Replica {
     fn may_vote(&self, step: &Step<'_>) -> bool {
         let votes_early = step.options.bugs.has(TigaPlantedBug::VoteBeforeFinal);
         let is_current = self.base == self.promised || votes_early;
-        self.leading.is_none() && is_current && step.view.votes(self.shard)
+        self.leading.is_none() && is_current && step.view.votes(self.shard) && self.has_votes(step)
     }
 
     /// Goes on with what waits, as far as it can.
@@ -219,7 +225,8 @@ impl Replica {
         self.counters.votes += 1;
         let Vote { id, shard, t, digest, ballot, .. } = vote;
         step.observe(|| TigaObservation::Voted { id, shard, ballot, t, digest });
-        step.send(stamp.id.node, Message::Vote { vote, sent, arrived });
+        let message = Message::Vote { vote, sent, arrived };
+        self.send_vote(step, id, Envelope { to: id.node, message });
     }
 
     /// The log has promised the ballot of another node: what is accepted and not decided is void, but a vote may rest on it.
@@ -227,28 +234,30 @@ impl Replica {
         if ballot <= self.promised {
             return;
         }
-        self.step_down();
+        self.step_down(step);
         self.promised = ballot;
         self.give_list(step, ballot);
     }
 
     /// Ends a leadership, if there is one, and voids what is not decided.
-    pub(crate) fn step_down(&mut self) {
+    pub(crate) fn step_down(&mut self, step: &mut Step<'_>) {
         let leading = self.leading.take();
         self.clear_queue();
         let mut undecided = self.ledger.forget_undecided();
         undecided.extend(leading.into_iter().flat_map(|leading| leading.batch));
         self.tentative.keep_undecided(self.shard, &undecided);
+        self.record_end(step);
     }
 
     /// Gives the tentative list to the leader of the promised ballot.
     pub fn give_list(&mut self, step: &mut Step<'_>, ballot: Ballot) {
-        if ballot != self.promised || ballot.node == step.view.me || !step.view.votes(self.shard) {
+        let is_current = ballot == self.promised && self.has_votes(step);
+        if !is_current || ballot.node == step.view.me || !step.view.votes(self.shard) {
             return;
         }
         let list = self.own_list(step);
         let message = Message::List { shard: self.shard, ballot, list };
-        step.send(ballot.node, message);
+        step.send_when_durable(self.shard, vec![Envelope { to: ballot.node, message }]);
     }
 
     pub(crate) fn own_list(&self, step: &Step<'_>) -> TentativeList {

@@ -17,8 +17,25 @@ pub struct Output {
     pub sends: Vec<Envelope>,
     /// Entries for the logs of shards that the node leads, in their order.
     pub proposals: Vec<(ShardId, Bytes)>,
+    /// What replicas want in the log on disk, in their order and behind the entries.
+    pub records: Vec<VoteRecord>,
     /// What a checker sees, if there is one.
     pub observations: Option<Vec<TigaObservation>>,
+}
+
+/// What a replica wants in the log on disk of its node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VoteRecord {
+    /// The shard of the replica.
+    pub shard: ShardId,
+    /// A tentative list; empty where only the order counts.
+    pub record: Bytes,
+    /// It has all that counts of those before it.
+    pub is_first: bool,
+    /// What those before it were to send is void.
+    pub voids: bool,
+    /// What is sent when it is durable.
+    pub sends: Vec<Envelope>,
 }
 
 /// The surroundings of a step.
@@ -33,6 +50,8 @@ pub struct Step<'s> {
     pub has_lease: bool,
     /// The transaction clock is as accurate as the options ask for.
     pub is_accurate: bool,
+    /// Votes are durable before they are sent.
+    pub is_recorded: bool,
     /// The options of the protocol.
     pub options: &'s TigaOptions,
     /// Procedures and tables.

@@ -45,6 +45,17 @@ impl Tentative {
         Tentative { stamp, work, history, is_voted, waits_for: None, times }
     }
 
+    /// As it stands in a list.
+    #[must_use]
+    pub fn candidate(&self) -> Candidate {
+        Candidate {
+            t: self.stamp.t,
+            digest: self.history.digest,
+            predecessors: self.history.predecessors.clone(),
+            transaction: Arc::clone(&self.work.transaction),
+        }
+    }
+
     /// Its bytes in a list.
     fn bytes(&self) -> usize {
         self.work.bytes + self.history.bytes()
@@ -148,6 +159,16 @@ impl TentativeEntries {
         self.entries.keys().copied()
     }
 
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Tentative> {
+        self.entries.values()
+    }
+
+    /// All of them, taken out.
+    pub fn into_entries(self) -> impl Iterator<Item = Tentative> {
+        self.entries.into_values()
+    }
+
     /// Takes all out.
     pub fn clear(&mut self) {
         *self = TentativeEntries::default();
@@ -175,13 +196,7 @@ impl TentativeEntries {
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
         let voted = self.entries.values().filter(|it| it.is_voted);
-        let candidate = |it: &Tentative| Candidate {
-            t: it.stamp.t,
-            digest: it.history.digest,
-            predecessors: it.history.predecessors.clone(),
-            transaction: Arc::clone(&it.work.transaction),
-        };
-        let mut candidates: Vec<Candidate> = voted.map(candidate).collect();
+        let mut candidates: Vec<Candidate> = voted.map(Tentative::candidate).collect();
         candidates.sort_by_key(Candidate::stamp);
         candidates
     }

@@ -319,7 +319,11 @@ impl Engine for TwoPhaseCommit {
             EngineEvent::CheckpointWritten { shard: _ } => self.checkpoint_written(effects),
             EngineEvent::CheckpointRead { shard: _, part } => self.read_checkpoint(&part, effects),
             EngineEvent::Restored { shard, state } => self.restored(shard, &state, effects),
-            EngineEvent::Timer | EngineEvent::Nudged => {}
+            // It records nothing beside its streams.
+            EngineEvent::Recorded { .. }
+            | EngineEvent::RecordsRead { .. }
+            | EngineEvent::Timer
+            | EngineEvent::Nudged => {}
         }
         self.go_on_where_due(now, holds_lease, effects);
         self.assert_invariants();

@@ -61,6 +61,11 @@ async fn all_nodes_of_two_phase_commit_end_at_once_and_nothing_is_lost() {
     nothing_is_lost(Protocol::TwoPhaseCommit, 1).await;
 }
 
+#[tokio::test]
+async fn all_nodes_of_tiga_end_at_once_and_nothing_is_lost() {
+    nothing_is_lost(Protocol::Tiga, 1).await;
+}
+
 /// Copies a folder with all that is in it, as far as it is written.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");

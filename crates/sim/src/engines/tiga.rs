@@ -80,6 +80,9 @@ impl Subject for Tiga {
         ("read-over-ready", TigaPlantedBug::ReadOverReady),
         ("snapshot-without-changes", TigaPlantedBug::SnapshotWithoutChanges),
         ("snapshot-without-records", TigaPlantedBug::SnapshotWithoutRecords),
+        ("send-unrecorded", TigaPlantedBug::SendUnrecorded),
+        ("forget-records", TigaPlantedBug::ForgetRecords),
+        ("checkpoint-without-votes", TigaPlantedBug::CheckpointWithoutVotes),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> TigaEngineOptions {
@@ -110,8 +113,8 @@ impl Subject for Tiga {
         options
     }
 
-    /// A node has one worker. Votes are in memory: a process that has ended has lost them, and begins without memory. A shard
-    /// that is lost holds up the recovery of others, so no majority is lost. Some clients call procedures, which declare what
+    /// A node has one worker. Where nodes keep nothing on disk, a process that has ended has lost its votes, and begins without
+    /// memory. A shard that is lost holds up the recovery of others, so no majority is lost. Some clients call procedures, which declare what
     /// they touch: the engine executes those in other ways than transactions that are run step by step.
     fn fit(scenario: &mut Scenario, random: &mut Random) {
         scenario.shape.workers = 1;
@@ -137,7 +140,7 @@ impl Subject for Tiga {
         }
         if scenario.failures.fails {
             scenario.shape.voters = scenario.shape.voters.max(3);
-            faults.forgets = true;
+            faults.forgets = !scenario.disks;
             let byte = scenario.failures.options.lease / BYTES_OF_A_LEASE;
             scenario.cpu.byte = scenario.cpu.byte.min(byte);
         }

@@ -197,6 +197,12 @@ fn seeds_on_disks_keep_the_rules_of_mako() {
 }
 
 #[test]
+fn seeds_on_disks_keep_the_rules_of_tiga() {
+    seeds_on_disks_keep_the_rules::<Tiga>();
+    seeds_on_bad_disks_keep_the_rules::<Tiga>();
+}
+
+#[test]
 fn seeds_on_disks_keep_the_rules_of_two_phase_commit() {
     seeds_on_disks_keep_the_rules::<TwoPhaseCommit>();
 }

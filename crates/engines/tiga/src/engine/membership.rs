@@ -35,6 +35,7 @@ impl Tiga {
         let held: BTreeMap<ShardId, Option<Appointment>> =
             held.map(|(shard, assignment)| (shard, appointment(assignment))).collect();
         self.led.retain(|shard, _| held.get(shard).is_some_and(Option::is_some));
+        self.forget_shards(|shard| held.contains_key(&shard));
         self.with_node(effects, |node, now, library| {
             node.configure(now, library, shards, &held);
         });

@@ -4,8 +4,9 @@
 //!   procedure with a footprint, in pieces ──► one transaction of the protocol, executed by the leaders
 //!   body ── reads ──► leaders, decided rows ── writes buffered ──► `certify`: one transaction of the protocol
 //! ```
-//! A node has one worker. Any node coordinates. Rows are in the ledgers of the protocol, not in stores; votes and tentative
-//! lists are in memory, so a process that has ended has lost them, and comes back as a replica without memory.
+//! A node has one worker. Any node coordinates. Rows are in the ledgers of the protocol, not in stores. Where nodes have logs on
+//! disk, votes and tentative lists are there, too (`vote_log.rs` of the protocol); elsewhere a process that has ended has lost them,
+//! and comes back as a replica without memory.
 //!
 //! | file | holds |
 //! |---|---|
@@ -15,7 +16,9 @@
 //! | `declared.rs` | procedures that are executed by their footprints |
 //! | `membership.rs` | configurations, ends of epochs |
 //! | `snapshots.rs`, `snapshot.rs` | snapshots between replicas |
+//! | `checkpoint.rs` | snapshots in checkpoints of the node, and what waits until it is durable |
 
+mod checkpoint;
 mod coordinator;
 mod declared;
 mod membership;
@@ -55,7 +58,7 @@ use shoal_store::Store;
 use shoal_types::transaction_clock::{EventTimes, TransactionTime};
 use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
 use snapshots::Snapshots;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use transaction::{OpenCall, OpenTransaction, PendingRead};
 
@@ -89,6 +92,8 @@ pub struct Tiga {
     lease_end: Time,
     times: EventTimes,
     snapshots: Snapshots,
+    /// What waits until records of a shard are durable, one for each record.
+    unrecorded: BTreeMap<ShardId, VecDeque<Vec<Envelope>>>,
     /// The shards whose streams this worker leads.
     led: BTreeMap<ShardId, Ballot>,
     /// The shards that were said to be served.
@@ -143,6 +148,9 @@ impl Engine for Tiga {
         worker_context.takes_declared.set(true);
         let mut node = TigaNode::new(shared.node, shared.setup.options.protocol);
         node.observe(false);
+        if shared.setup.topology.durability().is_on_disk() {
+            node.keep_on_disk();
+        }
         let time = TransactionTime { time: Time::ZERO, error_bound: None };
         Tiga {
             node,
@@ -156,6 +164,7 @@ impl Engine for Tiga {
             lease_end: Time::ZERO,
             times: EventTimes { now: time, arrived: time },
             snapshots: Snapshots::default(),
+            unrecorded: BTreeMap::new(),
             led: BTreeMap::new(),
             serving: BTreeMap::new(),
             reported: EpochReports::default(),
@@ -193,11 +202,11 @@ impl Engine for Tiga {
                 message: TigaEngineMessage::SnapshotPartTaken { shard, copy, reached },
             } => self.part_is_taken(now, from.node, shard, copy, reached.as_ref()),
             EngineEvent::SnapshotWanted { shard, to } => self.begin_to_give(now, shard, to),
-            EngineEvent::Restored { shard, state: _ } => self.restore(shard, effects),
-            // Nodes keep nothing on disk.
-            EngineEvent::CheckpointWanted { .. }
-            | EngineEvent::CheckpointWritten { .. }
-            | EngineEvent::CheckpointRead { .. } => {}
+            EngineEvent::Restored { shard, state } => self.restore(shard, &state, effects),
+            EngineEvent::CheckpointWanted { shard } => self.begin_checkpoint(now, shard, effects),
+            EngineEvent::CheckpointWritten { shard: _ } => self.checkpoint_written(effects),
+            EngineEvent::CheckpointRead { shard, part } => self.read_checkpoint(shard, &part),
+            EngineEvent::Recorded { shard, records } => self.recorded(shard, records, effects),
             EngineEvent::Client(request) if self.holds_lease(now) => self.runtime.request(request),
             // The client asks again, here or elsewhere.
             EngineEvent::Client(_) => self.runtime.counters.dropped += 1,
@@ -211,6 +220,7 @@ impl Engine for Tiga {
             self.with_node(effects, |node, now, library| node.tick(now, library));
         }
         self.give(now, effects);
+        self.give_checkpoint(now, effects);
         self.look_at_reads(effects);
         if self.holds_lease(now) {
             self.run(now, effects);
@@ -290,6 +300,7 @@ impl Engine for Tiga {
             ("transactions that are voted for", self.node.coordinator().open()),
             ("copies that are given", self.snapshots.sizes()[0]),
             ("copies that are taken", self.snapshots.sizes()[1]),
+            ("records that are not durable", self.unrecorded.values().map(VecDeque::len).sum()),
         ];
         self.runtime.sizes().into_iter().chain(own).chain(self.node.sizes()).collect()
     }
@@ -354,11 +365,15 @@ impl Tiga {
             EngineEvent::Decided { shard, index, entry } => {
                 node.decided(now, library, *shard, *index, entry);
             }
+            EngineEvent::RecordsRead { shard, records } => {
+                node.records_read(now, library, *shard, records);
+            }
             EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
             | EngineEvent::CheckpointWanted { .. }
             | EngineEvent::CheckpointWritten { .. }
             | EngineEvent::CheckpointRead { .. }
+            | EngineEvent::Recorded { .. }
             | EngineEvent::Settled { .. }
             | EngineEvent::Received { .. }
             | EngineEvent::Client(_)
@@ -405,6 +420,7 @@ impl Tiga {
             self.runtime.count_batch(entry.len());
             effects.push(EngineEffect::Propose { shard, entry });
         }
+        self.record(output.records, effects);
         if let Some(observations) = &mut effects.observations {
             observations.extend(output.observations.into_iter().flatten());
         }
@@ -432,6 +448,7 @@ impl Tiga {
             self.node.next_due(self.now()),
             reads,
             self.snapshots_due(),
+            self.snapshots.checkpoint.next_due(),
             self.runtime.next_due().filter(|_| runs),
         ];
         if let Some(at) = due.into_iter().flatten().min() {

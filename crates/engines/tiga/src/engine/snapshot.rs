@@ -2,7 +2,7 @@
 //! crate how parts travel, are repeated and given up.
 
 use super::message::SnapshotPart;
-use super::snapshots::Snapshots;
+use super::snapshots::{CHECKPOINT, Snapshots};
 use super::{Tiga, TigaEffects, TigaEngineMessage};
 use crate::snapshot::{SnapshotInProgress, head_part, is_of_head, is_place};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ fn at(shard: ShardId) -> usize {
     shard.0 as usize
 }
 
-fn shard_at(at: usize) -> ShardId {
+pub(super) fn shard_at(at: usize) -> ShardId {
     ShardId(at as u32)
 }
 
@@ -33,26 +33,34 @@ impl Tiga {
         if self.snapshots.senders.request_again(now, at(shard), to) {
             return;
         }
+        if let Some((copy, head)) = self.begin_copy(shard, to) {
+            self.snapshots.senders.begin(now, copy, head, ());
+        }
+    }
+
+    /// Begins a copy of a shard, if the node has a replica of it.
+    pub(super) fn begin_copy(&mut self, shard: ShardId, to: NodeId) -> Option<(u64, SnapshotHead)> {
         // Like no other, of this process or another.
         let copy = self.runtime.worker_context.random.borrow_mut().next_u64();
-        let Some(replica) = self.node.replica_mut(shard) else { return };
+        let replica = self.node.replica_mut(shard)?;
         let length = replica.ledger().applied;
         replica.ledger_mut().begin_copy(copy);
         // The length is another one once the head is fixed; a copy that is given up before says nothing that counts.
-        let head = SnapshotHead { at: at(shard), to, length, state: Bytes::new() };
-        self.snapshots.senders.begin(now, copy, head, ());
+        Some((copy, SnapshotHead { at: at(shard), to, length, state: Bytes::new() }))
     }
 
     /// Ends the copies of a shard, whose log here begins elsewhere.
     fn stop_giving(&mut self, shard: ShardId, effects: &mut TigaEffects) {
+        self.snapshots.checkpoint.stop(at(shard));
         let stopped = self.snapshots.senders.stop(at(shard));
         effects.effects.extend(stopped.iter().map(|head| head.answer(shard)));
         self.forget_ended();
     }
 
     /// Notes changes no longer for copies that are over.
-    fn forget_ended(&mut self) {
-        let given: Vec<u64> = self.snapshots.senders.copies().collect();
+    pub(super) fn forget_ended(&mut self) {
+        let Snapshots { senders, checkpoint, .. } = &self.snapshots;
+        let given: Vec<u64> = senders.copies().chain(checkpoint.copy()).collect();
         self.snapshots.heads.retain(|copy, _| given.contains(copy));
         self.node.end_copies(|copy| !given.contains(&copy));
     }
@@ -210,11 +218,15 @@ impl Tiga {
     }
 
     /// The stream of `shard` begins behind a snapshot.
-    pub(super) fn restore(&mut self, shard: ShardId, effects: &mut TigaEffects) {
+    pub(super) fn restore(&mut self, shard: ShardId, state: &Bytes, effects: &mut TigaEffects) {
         self.snapshots.receivers.forget(at(shard));
         self.snapshots.in_progress.remove(&shard);
-        let (_, ledger) =
-            self.snapshots.whole.remove(&shard).expect("its copy was looked for before");
+        let Snapshots { read, whole, .. } = &mut self.snapshots;
+        let ledger = match *state == CHECKPOINT {
+            true => read.remove(&shard).and_then(|all| all.ledger(shard)),
+            false => whole.remove(&shard).map(|(_, ledger)| ledger),
+        };
+        let ledger = ledger.expect("its copy was looked for, or read, before");
         self.with_node(effects, |node, now, library| node.restored(now, library, shard, ledger));
         self.stop_giving(shard, effects);
     }

@@ -8,6 +8,7 @@ use shoal_tiga::execute::Library;
 use shoal_tiga::ledger::Ledger;
 use shoal_tiga::message::{Message, Read};
 use shoal_tiga::observation::Path;
+use shoal_tiga::step::VoteRecord;
 use shoal_tiga::transaction::{
     Body, KeyAccess, Part, ProcedureCall, RangeAccess, RequestRow, Transaction,
 };
@@ -98,6 +99,13 @@ pub struct Cluster {
     down: BTreeSet<NodeId>,
     /// A voter that was added to shard 0.
     added: Option<NodeId>,
+    options: TigaOptions,
+    /// What voters have recorded and is not durable, where votes are on disk.
+    unflushed: BTreeMap<NodeId, Vec<VoteRecord>>,
+    /// Nodes whose disks flush nothing by themselves.
+    slow_disks: BTreeSet<NodeId>,
+    /// The records on the disks of voters.
+    disks: BTreeMap<NodeId, Vec<Bytes>>,
 }
 
 /// The nodes of a shard: 0 to 2, or 3 to 5.
@@ -158,6 +166,10 @@ impl Cluster {
             without_lease: BTreeSet::new(),
             down: BTreeSet::new(),
             added: None,
+            options,
+            unflushed: BTreeMap::new(),
+            slow_disks: BTreeSet::new(),
+            disks: BTreeMap::new(),
         };
         cluster.appoint(0, NodeId(0), 1);
         cluster.appoint(1, NodeId(3), 1);
@@ -187,6 +199,72 @@ impl Cluster {
                 log.accepted.insert(node, (log.ballot, entries));
             }
         }
+        self.unflushed.entry(node).or_default().extend(output.records);
+        if !self.slow_disks.contains(&node) {
+            self.flush(node);
+        }
+    }
+
+    /// As [`Cluster::with`], with votes on disk.
+    pub fn on_disk(options: TigaOptions) -> Cluster {
+        let mut cluster = Cluster::with(options);
+        for node in voters(0).into_iter().chain(voters(1)) {
+            cluster.node_mut(node).keep_on_disk();
+            let shard = ShardId(node.0 / VOTERS);
+            cluster.act(node, |node, now, library| node.records_read(now, library, shard, &[]));
+        }
+        cluster
+    }
+
+    /// The disk of a node flushes only what it is asked to.
+    pub fn slow_disk(&mut self, node: NodeId) {
+        self.slow_disks.insert(node);
+    }
+
+    /// What a node has recorded becomes durable.
+    pub fn flush(&mut self, node: NodeId) {
+        for VoteRecord { record, is_first, sends, .. } in
+            self.unflushed.remove(&node).unwrap_or_default()
+        {
+            let disk = self.disks.entry(node).or_default();
+            if is_first {
+                disk.clear();
+            }
+            disk.extend(Some(record).filter(|record| !record.is_empty()));
+            self.act(node, |node, now, library| node.send_all(now, library, sends));
+        }
+    }
+
+    /// A voter begins a checkpoint, which is soon durable: what it has recorded before is not read again.
+    pub fn checkpoint(&mut self, voter: NodeId) {
+        self.flush(voter);
+        self.disks.remove(&voter);
+        let shard = ShardId(voter.0 / VOTERS);
+        self.act(voter, |node, now, library| node.record_list(now, library, shard));
+    }
+
+    /// The process of a voter ends; the next one begins with what is on its disk. It follows the present leader with the next
+    /// appointment.
+    pub fn restart(&mut self, voter: NodeId) {
+        let shard = voter.0 / VOTERS;
+        let mut node = TigaNode::new(voter, self.options);
+        node.keep_on_disk();
+        self.nodes.insert(voter, node);
+        self.unflushed.remove(&voter);
+        let log = &self.logs[shard as usize];
+        let decided = log.decided.get(&voter).copied().unwrap_or(0) as usize;
+        let (ballot, entries) = log.accepted[&voter].clone();
+        let records = self.disks.get(&voter).cloned().unwrap_or_default();
+        let shard = ShardId(shard);
+        self.act(voter, |node, now, library| {
+            node.promised(now, library, shard, ballot);
+            for (index, entry) in (0..).zip(&entries[..decided]) {
+                node.decided(now, library, shard, index, entry);
+            }
+            let length = entries.len() as u64;
+            node.accepted(now, library, shard, ballot, length, &entries[decided..]);
+            node.records_read(now, library, shard, &records);
+        });
     }
 
     /// Another leader is appointed; it adopts the log of the best of `from`.
@@ -199,6 +277,19 @@ impl Cluster {
         log.ballot = ballot;
         log.accepted.insert(leader, (ballot, log.entries.clone()));
         let length = log.entries.len() as u64;
+        self.configure();
+        for voter in from.iter().filter(|voter| **voter != leader) {
+            self.act(*voter, |node, now, library| {
+                node.promised(now, library, ShardId(shard), ballot);
+            });
+        }
+        self.act(leader, |node, now, library| {
+            node.prepared(now, library, ShardId(shard), ballot, length);
+        });
+    }
+
+    /// All nodes receive the present configuration.
+    pub fn configure(&mut self) {
         let views = (0..2).map(|shard| ShardView {
             voters: self.voters_now(shard),
             full: self.voters_now(shard),
@@ -221,14 +312,6 @@ impl Cluster {
             let views = views.clone();
             self.act(node, |node, now, library| node.configure(now, library, views, &held));
         }
-        for voter in from.iter().filter(|voter| **voter != leader) {
-            self.act(*voter, |node, now, library| {
-                node.promised(now, library, ShardId(shard), ballot);
-            });
-        }
-        self.act(leader, |node, now, library| {
-            node.prepared(now, library, ShardId(shard), ballot, length);
-        });
     }
 
     /// From the next appointment on, a voter of shard 0 that has its log.

@@ -7,5 +7,6 @@ mod planted;
 mod recovery;
 mod scripts;
 mod snapshot;
+mod vote_log;
 mod whole;
 mod window;

@@ -154,6 +154,7 @@ impl Hand {
                 | EngineEffect::CaughtUp { .. }
                 | EngineEffect::CheckpointPart { .. }
                 | EngineEffect::CheckpointHead { .. }
+                | EngineEffect::Record { .. }
                 | EngineEffect::Manager(_) => {}
                 EngineEffect::Snapshot { length, state, .. } => {
                     self.snapshot = Some((length, state));

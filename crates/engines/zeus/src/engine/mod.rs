@@ -212,6 +212,8 @@ impl Engine for Zeus {
             | EngineEvent::CheckpointWanted { .. }
             | EngineEvent::CheckpointWritten { .. }
             | EngineEvent::CheckpointRead { .. }
+            | EngineEvent::Recorded { .. }
+            | EngineEvent::RecordsRead { .. }
             | EngineEvent::Timer
             | EngineEvent::Nudged => {}
         }

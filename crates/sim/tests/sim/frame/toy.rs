@@ -206,6 +206,8 @@ impl Engine for Toy {
             | EngineEvent::CheckpointWanted { .. }
             | EngineEvent::CheckpointWritten { .. }
             | EngineEvent::CheckpointRead { .. }
+            | EngineEvent::Recorded { .. }
+            | EngineEvent::RecordsRead { .. }
             | EngineEvent::Nudged => {}
         }
         if let Some(at) = self.wake_at {
