@@ -361,10 +361,13 @@ impl<S: StreamStorage> Stream<S> {
     }
 
     fn depose(&mut self, by: Ballot, effects: &mut Vec<StreamEffect>) {
+        // What was queued when the voters changed is not appended either: another leads.
+        let mut dropped = std::mem::take(&mut self.queue).len();
         if let Some(leader) = self.leader.take() {
-            self.replica.counters.dropped_proposals += leader.queue.len() as u64;
+            dropped += leader.queue.len();
             effects.push(StreamEffect::Deposed { by });
         }
+        self.replica.counters.dropped_proposals += dropped as u64;
     }
 
     /// Sets a timer while an answer is awaited.

@@ -104,6 +104,11 @@ impl HostedStream {
         is_due.then(|| self.engine_records.pop_front()).flatten().map(|(_, record)| record)
     }
 
+    /// How many records of the engine wait for entries before them.
+    pub(super) fn waiting_records(&self) -> usize {
+        self.engine_records.len()
+    }
+
     /// Notes that a replica is sent a snapshot which stands for `length` entries.
     pub(super) fn give(&mut self, now: Time, to: NodeId, length: u64) {
         self.receivers.insert(to, SnapshotTarget { has: length, moved_at: now });

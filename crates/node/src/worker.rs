@@ -249,12 +249,14 @@ impl<E: Engine> Worker<E> {
     /// How many things each table holds, by the name of the table: see [`Engine::sizes`].
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
         let held = self.streams.values();
+        let waiting = held.clone().map(HostedStream::waiting_records).sum();
         let entries = held.map(|held| held.stream.accepted().0 - held.stream.start().0);
         let own = [
             ("entries that streams keep", entries.sum::<u64>() as usize),
             ("events for the manager client", self.membership.pending()),
             ("events for the engine", self.news.len()),
             ("records that are not durable", self.records.len()),
+            ("records that wait for entries", waiting),
             ("clients that wait for a change of tables", self.table_clients.len()),
         ];
         let manager_client = self.manager_client.iter().flat_map(ManagerClient::sizes);

@@ -7,7 +7,7 @@
 //!   restart: what the log has accepted ──► records ──► the tentative list, without what the log has or rules out
 //! ```
 //! A record is a tentative list, of one entry or of all. All of them are in one record where those before it are void: when a
-//! checkpoint begins, when a leadership or a ballot has ended, and when records have become many.
+//! process or a checkpoint begins, when a leadership or a ballot has ended, and when records have become many.
 //!
 //! Invariant: what a replica has voted for, and sent, is in its tentative list or in its log after a restart (E11). It may have
 //! more than before: what was dropped since it was voted for, if the log does not show why. Nothing of that was committed.
