@@ -115,6 +115,9 @@ pub trait Engine: Sized {
     /// Whether the engine receives [`EngineEvent::Accepted`]: what its node's streams have accepted as followers.
     const RECEIVES_ACCEPTED: bool = false;
 
+    /// Whether the engine has [records](crate::engine::EngineEffect::Record) beside its streams.
+    const HAS_RECORDS: bool = false;
+
     /// Whether the engine orders transactions by real time, and so receives the [times](Engine::set_times) of events.
     const USES_TRANSACTION_CLOCK: bool = false;
 

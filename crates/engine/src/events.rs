@@ -137,8 +137,8 @@ pub enum EngineEvent<M> {
         records: u64,
     },
     /// The engine's records of the shard that former processes of this node have written, from the last
-    /// [first one](EngineEffect::Record) on. Each stream of a cluster with logs on disk brings one such event when it begins, behind
-    /// what it has from former processes; nothing is to be recorded before.
+    /// [first one](EngineEffect::Record) on. For engines that [have records](crate::engine::Engine::HAS_RECORDS): each stream of a cluster with
+    /// logs on disk brings one such event when it begins, behind what it has from former processes; nothing is to be recorded before.
     RecordsRead {
         /// The shard of the records.
         shard: ShardId,

@@ -44,7 +44,7 @@ impl<E: Engine> Worker<E> {
                     *number += 1;
                     let (members, options) = (assignment.members(), options.clone());
                     let storage = new_storage();
-                    if storage.is_recorded() {
+                    if E::HAS_RECORDS && storage.is_recorded() {
                         news.push_back(EngineEvent::RecordsRead { shard, records: Vec::new() });
                     }
                     HostedStream::new(members, options, self.node, storage, *number)
@@ -181,7 +181,7 @@ impl<E: Engine> Worker<E> {
             } else if E::RECEIVES_ACCEPTED {
                 held.accepted(*shard, self.node, &mut self.news);
             }
-            if held.stream.storage().is_recorded() {
+            if E::HAS_RECORDS && held.stream.storage().is_recorded() {
                 let records = self.engine_records.remove(shard).unwrap_or_default();
                 self.news.push_back(EngineEvent::RecordsRead { shard: *shard, records });
             }

@@ -162,7 +162,7 @@ engines! {
         engine: shoal_tiga::Tiga,
         name: "tiga",
         title: "Tiga",
-        about: "Order by synchronized clocks, commit in one wide-area round trip; experimental, not for data (docs/tiga.md)",
+        about: "Order by synchronized clocks, commit in one wide-area round trip",
         accepts_losses: false,
         keeps_memory: true,
         replicates_shards: false,

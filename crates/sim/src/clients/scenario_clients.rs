@@ -184,7 +184,7 @@ impl<W: Workload + 'static> ScenarioClients for W {
         task(&context.clone(), ScenarioClients::name(&*self), async move {
             let db = RetryingDatabase::new(db);
             if let Err(error) = Workload::load(&*self, &db, part, seed, &mut |_| {}).await {
-                let name = ScenarioClients::name(&*self);
+                let (name, error) = (ScenarioClients::name(&*self), db.reason(error));
                 context.ledger.not_loaded(name, part, context.time.get(), &error);
             }
         })

@@ -114,6 +114,7 @@ impl Engine for Tiga {
     const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::VotersOnly;
     const WORKERS_MAX: Option<u32> = Some(1);
     const RECEIVES_ACCEPTED: bool = true;
+    const HAS_RECORDS: bool = true;
     const USES_TRANSACTION_CLOCK: bool = true;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
