@@ -137,8 +137,9 @@ pub enum EngineEvent<M> {
         records: u64,
     },
     /// The engine's records of the shard that former processes of this node have written, from the last
-    /// [first one](EngineEffect::Record) on. For engines that [have records](crate::engine::Engine::HAS_RECORDS): each stream of a cluster with
-    /// logs on disk brings one such event when it begins, behind what it has from former processes; nothing is to be recorded before.
+    /// [first one](EngineEffect::Record) on. For engines that [have records](crate::engine::Engine::HAS_RECORDS): each stream of a
+    /// cluster with logs on disk brings one such event when it begins, behind what it has from former processes; nothing is to be
+    /// recorded before.
     RecordsRead {
         /// The shard of the records.
         shard: ShardId,
@@ -197,8 +198,9 @@ pub enum EngineEffect<M> {
         /// What [`EngineEvent::Restored`] brings when the checkpoint is read.
         state: Bytes,
     },
-    /// Write this record of the engine into the log on disk, behind what this worker's stream of the shard has recorded, and behind the
-    /// entries that the engine has proposed, unless those are dropped. Each is answered by [`EngineEvent::Recorded`], in their order. Only for clusters with logs on disk.
+    /// Write this record of the engine into the log on disk, behind what this worker's stream of the shard has recorded, and behind
+    /// the entries that the engine has proposed, unless those are dropped. Each is answered by [`EngineEvent::Recorded`], in their
+    /// order. Only for clusters with logs on disk.
     ///
     /// A checkpoint has none of them: the engine writes those that it still needs when it receives
     /// [`EngineEvent::CheckpointWanted`].

@@ -114,8 +114,8 @@ impl Subject for Tiga {
     }
 
     /// A node has one worker. Where nodes keep nothing on disk, a process that has ended has lost its votes, and begins without
-    /// memory. A shard that is lost holds up the recovery of others, so no majority is lost. Some clients call procedures, which declare what
-    /// they touch: the engine executes those in other ways than transactions that are run step by step.
+    /// memory. A shard that is lost holds up the recovery of others, so no majority is lost. Some clients call procedures, which
+    /// declare what they touch: the engine executes those in other ways than transactions that are run step by step.
     fn fit(scenario: &mut Scenario, random: &mut Random) {
         scenario.shape.workers = 1;
         scenario.loss = None;

@@ -3,10 +3,10 @@
 //! A checkpoint has what a replica would be sent that lacks the entries (`snapshot.rs`). What replicas have recorded before is not
 //! read with it: they record what counts of that again when it begins.
 
-use super::snapshot::shard_at;
+use super::snapshot::{part_of, shard_at};
 use super::snapshots::{CHECKPOINT, Snapshots};
 use super::{Tiga, TigaEffects};
-use crate::snapshot::{PartContents, head_part, is_of_head};
+use crate::snapshot::{PartContents, is_of_head};
 use crate::step::VoteRecord;
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
@@ -41,16 +41,10 @@ impl Tiga {
         };
         let ledger = replica.ledger();
         let Snapshots { checkpoint, heads, .. } = &mut self.snapshots;
-        let (contents, until) = if is_of_head(&from) {
-            if !heads.contains_key(&key.copy) {
-                checkpoint.conclude(ledger.applied, CHECKPOINT);
-            }
-            let fixed = || ledger.head(key.copy, options.protocol.bugs);
-            head_part(heads.entry(key.copy).or_insert_with(fixed), &from, options.snapshot_part)
-        } else {
-            let (contents, next) = ledger.copy_part(&from, options.snapshot_part);
-            (contents, Some(next))
-        };
+        if is_of_head(&from) && !heads.contains_key(&key.copy) {
+            checkpoint.conclude(ledger.applied, CHECKPOINT);
+        }
+        let (contents, until) = part_of(ledger, heads, key.copy, &from, options);
         checkpoint.given(now, until);
         effects.push(EngineEffect::CheckpointPart { shard, part: encode(&contents) });
     }

@@ -3,13 +3,16 @@
 
 use super::message::SnapshotPart;
 use super::snapshots::{CHECKPOINT, Snapshots};
-use super::{Tiga, TigaEffects, TigaEngineMessage};
-use crate::snapshot::{SnapshotInProgress, head_part, is_of_head, is_place};
+use super::{Tiga, TigaEffects, TigaEngineMessage, TigaEngineOptions};
+use crate::ledger::Ledger;
+use crate::snapshot::{PartContents, SnapshotInProgress, head_part, is_of_head, is_place};
 use bytes::Bytes;
 use shoal_engine::engine::EngineEffect;
 use shoal_replication::snapshot_transfer::{CopyKey, NextPart, SnapshotHead, place_form, place_of};
+use shoal_store::WalkPlace;
 use shoal_types::wire::{decode, encode};
 use shoal_types::{NodeId, ShardId, TableId, Time, WorkerPlace};
+use std::collections::BTreeMap;
 
 fn at(shard: ShardId) -> usize {
     shard.0 as usize
@@ -17,6 +20,22 @@ fn at(shard: ShardId) -> usize {
 
 pub(super) fn shard_at(at: usize) -> ShardId {
     ShardId(at as u32)
+}
+
+/// The part of a copy that begins at this place, and where the next one does. The head is fixed with its first part.
+pub(super) fn part_of(
+    ledger: &Ledger,
+    heads: &mut BTreeMap<u64, Bytes>,
+    copy: u64,
+    from: &WalkPlace,
+    options: &TigaEngineOptions,
+) -> (PartContents, Option<WalkPlace>) {
+    if is_of_head(from) {
+        let fixed = || ledger.head(copy, options.protocol.bugs);
+        return head_part(heads.entry(copy).or_insert_with(fixed), from, options.snapshot_part);
+    }
+    let (contents, next) = ledger.copy_part(from, options.snapshot_part);
+    (contents, Some(next))
 }
 
 /// Giving snapshots.
@@ -114,24 +133,20 @@ impl Tiga {
         let Some(replica) = self.node.replica(shard) else { return };
         let ledger = replica.ledger();
         let Snapshots { senders, heads, .. } = &mut self.snapshots;
-        let (contents, until) = if is_of_head(from) {
-            if !heads.contains_key(&key.copy) {
-                if senders.is_waiting(key) {
-                    return; // What is sent again has to be older than the head.
-                }
-                senders.conclude(key, ledger.applied, encode(&key.copy));
+        match (is_of_head(from), heads.contains_key(&key.copy)) {
+            (true, false) if senders.is_waiting(key) => {
+                return; // What is sent again has to be older than the head.
             }
-            let fixed = || ledger.head(key.copy, options.protocol.bugs);
-            head_part(heads.entry(key.copy).or_insert_with(fixed), from, options.snapshot_part)
-        } else if heads.contains_key(&key.copy) {
-            // The receiver has forgotten what it had. The head is too old for parts that are taken now.
-            let answer = senders.give_up(key).map(|head| head.answer(shard));
-            effects.effects.extend(answer);
-            return;
-        } else {
-            let (contents, next) = ledger.copy_part(from, options.snapshot_part);
-            (contents, Some(next))
-        };
+            (true, false) => senders.conclude(key, ledger.applied, encode(&key.copy)),
+            (false, true) => {
+                // The receiver has forgotten what it had. The head is too old for parts that are taken now.
+                let answer = senders.give_up(key).map(|head| head.answer(shard));
+                effects.effects.extend(answer);
+                return;
+            }
+            (true, true) | (false, false) => {}
+        }
+        let (contents, until) = part_of(ledger, heads, key.copy, from, options);
         self.snapshots.senders.sent(now, next, contents.bytes(), until.clone());
         let (from, until) = (place_form(from.clone()), until.map(place_form));
         let part = SnapshotPart { shard, copy: key.copy, from, until, contents };
