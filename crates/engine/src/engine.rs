@@ -47,13 +47,31 @@ pub struct Setup<O> {
     pub options: O,
 }
 
-/// The options of the manager, with what the engine `E` needs of it.
+/// The options of the manager, with what the engine `E` needs of it, on the nodes of this topology.
 #[must_use]
-pub fn manager_options<E: Engine>(mut options: ManagerOptions) -> ManagerOptions {
+pub fn manager_options<E: Engine>(
+    topology: &Topology,
+    mut options: ManagerOptions,
+) -> ManagerOptions {
     options.membership_epochs = E::MEMBERSHIP_EPOCHS;
+    options.keeps_memory = topology.durability().is_on_disk();
     options.leader_candidates = E::LEADER_CANDIDATES;
     options
 }
+
+/// What an engine's records in the log on disk belong to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineRecords {
+    /// It has none.
+    None,
+    /// The streams of shards.
+    OfStreams,
+    /// The node: they are in the log of its first worker, under [`OF_NODE`].
+    OfNode,
+}
+
+/// Stands in for the shard in records, and in parts of checkpoints, that belong to the node and to no stream.
+pub const OF_NODE: ShardId = ShardId(u32::MAX);
 
 /// One worker's part of a commit protocol.
 pub trait Engine: Sized {
@@ -84,7 +102,8 @@ pub trait Engine: Sized {
     /// If an option is out of its range; the message names the option and the range.
     fn share(setup: &Setup<Self::Options>, node: NodeId) -> Arc<Self::Shared>;
 
-    /// The node's place for a copy of a shard, if there is such a shard: empty where the node has no replica.
+    /// The node's place for a copy of a shard, if there is such a shard: empty where the node has no replica. An engine whose rows are in
+    /// no store has an empty one under [`OF_NODE`], by which it learns whether logs on disk have room.
     fn store(shared: &Self::Shared, shard: ShardId) -> Option<&Arc<Store>>;
 
     /// Makes a worker, whose only source of randomness is `seed`.
@@ -115,8 +134,8 @@ pub trait Engine: Sized {
     /// Whether the engine receives [`EngineEvent::Accepted`]: what its node's streams have accepted as followers.
     const RECEIVES_ACCEPTED: bool = false;
 
-    /// Whether the engine has [records](crate::engine::EngineEffect::Record) beside its streams.
-    const HAS_RECORDS: bool = false;
+    /// What the engine's [records](crate::engine::EngineEffect::Record) belong to, if it has any beside its streams.
+    const RECORDS: EngineRecords = EngineRecords::None;
 
     /// Whether the engine orders transactions by real time, and so receives the [times](Engine::set_times) of events.
     const USES_TRANSACTION_CLOCK: bool = false;

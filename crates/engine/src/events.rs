@@ -137,9 +137,9 @@ pub enum EngineEvent<M> {
         records: u64,
     },
     /// The engine's records of the shard that former processes of this node have written, from the last
-    /// [first one](EngineEffect::Record) on. For engines that [have records](crate::engine::Engine::HAS_RECORDS): each stream of a
+    /// [first one](EngineEffect::Record) on. For engines that [have records](crate::engine::Engine::RECORDS): each stream of a
     /// cluster with logs on disk brings one such event when it begins, behind what it has from former processes; nothing is to be
-    /// recorded before.
+    /// recorded before. Records [of the node](crate::engine::OF_NODE) come once, when its first worker starts.
     RecordsRead {
         /// The shard of the records.
         shard: ShardId,

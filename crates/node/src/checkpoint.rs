@@ -16,6 +16,7 @@ use crate::checkpoint_state::{CheckpointBlock, CheckpointStep, CheckpointUnderWa
 use crate::worker::Worker;
 use crate::{WorkerEffect, WorkerEffects};
 use bytes::Bytes;
+use shoal_engine::engine::OF_NODE;
 use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
 use shoal_types::wire::encode;
@@ -82,6 +83,9 @@ impl<E: Engine> Worker<E> {
         self.checkpoints.is_wanted = false;
         let mut blocks = Vec::new();
         let (mut lengths, mut shards) = (BTreeMap::new(), VecDeque::new());
+        if self.has_records_of_node() {
+            shards.push_back(OF_NODE);
+        }
         for (shard, held) in &self.streams {
             // An engine that has no snapshots keeps all of its log.
             let Some(stable) = self.engine.may_cut(*shard) else { return };

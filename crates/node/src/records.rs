@@ -10,6 +10,7 @@
 //! stream.
 
 use bytes::Bytes;
+use shoal_engine::engine::OF_NODE;
 use shoal_log::{LogLength, RecordedChanges, StreamPlantedBugs, StreamRecord};
 use shoal_types::ShardId;
 use shoal_wal::Record;
@@ -22,6 +23,9 @@ pub(crate) const ENGINE_FIRST: u8 = 21;
 
 /// A stream of a worker: its shard, and its [number](crate::hosted_stream::HostedStream::number).
 pub(super) type StreamKey = (ShardId, u64);
+
+/// Stands in for the stream of records that belong to the node; those of streams are counted from 1.
+pub(super) const RECORDS_OF_NODE: StreamKey = (OF_NODE, 0);
 
 /// A record that does not count as durable yet.
 #[derive(Debug, Clone, Copy)]

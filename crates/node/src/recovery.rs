@@ -15,6 +15,7 @@ use crate::checkpoint_state::CheckpointBlock;
 use crate::records::{ENGINE, ENGINE_FIRST};
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
+use shoal_engine::engine::OF_NODE;
 use shoal_log::{LogLength, MemoryStorage, RecordError, StreamHead, StreamRecord};
 use shoal_types::ShardId;
 use shoal_types::wire::decode;
@@ -133,7 +134,8 @@ impl WorkerRecovery {
     /// # Errors
     /// If it has no snapshot of a stream that it has a head of, or the other way round.
     pub fn end_checkpoint(&mut self, number: u64) -> Result<(), RecoveryError> {
-        if !self.heads.keys().eq(self.snapshots.keys()) {
+        let of_streams = self.snapshots.keys().filter(|shard| **shard != OF_NODE);
+        if !self.heads.keys().eq(of_streams) {
             return Err(RecoveryError::Block("is missing"));
         }
         for (shard, head) in std::mem::take(&mut self.heads) {
@@ -230,7 +232,7 @@ impl WorkerRecovery {
         if let Some(number) = awaited {
             return Err(RecoveryError::NoMark { number });
         }
-        for (shard, (length, _)) in &snapshots {
+        for (shard, (length, _)) in snapshots.iter().filter(|(shard, _)| **shard != OF_NODE) {
             let storage = storages.get_mut(shard).expect("it has a head");
             storage.begin_behind(*length);
         }

@@ -6,9 +6,10 @@
 use super::events::{WorkerEffect, WorkerEffects, WorkerMessage};
 use super::hosted_stream::{Appointment, EngineRecord, HostedStream};
 use super::membership::KnownConfiguration;
-use super::records::{DurableRecords, StreamKey};
-use super::worker::Worker;
+use super::records::{DurableRecords, RECORDS_OF_NODE, StreamKey};
+use super::worker::{HOST, Worker};
 use shoal_cluster::manager::{Assignment, CatchingUp, Incarnation};
+use shoal_engine::engine::{EngineRecords, OF_NODE};
 use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
 use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerPlace};
@@ -29,8 +30,10 @@ impl<E: Engine> Worker<E> {
             self.interrupt_checkpoint(shard, effects);
         }
         let streams = &self.streams;
-        self.records.retain(|(shard, number)| {
-            streams.get(shard).is_some_and(|held| held.number == *number)
+        self.records.retain(|stream| {
+            let (shard, number) = stream;
+            *stream == RECORDS_OF_NODE
+                || streams.get(shard).is_some_and(|held| held.number == *number)
         });
     }
 
@@ -44,7 +47,7 @@ impl<E: Engine> Worker<E> {
                     *number += 1;
                     let (members, options) = (assignment.members(), options.clone());
                     let storage = new_storage();
-                    if E::HAS_RECORDS && storage.is_recorded() {
+                    if E::RECORDS == EngineRecords::OfStreams && storage.is_recorded() {
                         news.push_back(EngineEvent::RecordsRead { shard, records: Vec::new() });
                     }
                     HostedStream::new(members, options, self.node, storage, *number)
@@ -131,6 +134,10 @@ impl<E: Engine> Worker<E> {
         effects: &mut WorkerEffects<E::Message, E::Observation>,
     ) {
         for ((shard, number), DurableRecords { changes, of_engine }) in durable {
+            if (shard, number) == RECORDS_OF_NODE {
+                self.news.push_back(EngineEvent::Recorded { shard, records: of_engine });
+                continue;
+            }
             let held = self.streams.get_mut(&shard).filter(|held| held.number == number);
             let Some(held) = held else { continue };
             if changes > 0 {
@@ -141,6 +148,12 @@ impl<E: Engine> Worker<E> {
                 self.news.push_back(EngineEvent::Recorded { shard, records: of_engine });
             }
         }
+    }
+
+    /// Whether the engine's records of the node are in this worker's log.
+    pub(super) fn has_records_of_node(&self) -> bool {
+        let is_on_disk = || (self.new_storage)().is_recorded();
+        E::RECORDS == EngineRecords::OfNode && self.worker == HOST && is_on_disk()
     }
 
     /// Passes to the engine the snapshots of the last checkpoint, the entries behind them that were decided, or accepted under
@@ -181,10 +194,18 @@ impl<E: Engine> Worker<E> {
             } else if E::RECEIVES_ACCEPTED {
                 held.accepted(*shard, self.node, &mut self.news);
             }
-            if E::HAS_RECORDS && held.stream.storage().is_recorded() {
+            if E::RECORDS == EngineRecords::OfStreams && held.stream.storage().is_recorded() {
                 let records = self.engine_records.remove(shard).unwrap_or_default();
                 self.news.push_back(EngineEvent::RecordsRead { shard: *shard, records });
             }
+        }
+        if self.has_records_of_node() {
+            let (shard, records) = (OF_NODE, self.engine_records.remove(&OF_NODE));
+            if let Some((_, state)) = self.snapshots.remove(&shard) {
+                self.news.push_back(EngineEvent::Restored { shard, state });
+            }
+            let records = records.unwrap_or_default();
+            self.news.push_back(EngineEvent::RecordsRead { shard, records });
         }
     }
 

@@ -20,7 +20,7 @@ use super::checkpoint_state::Checkpoints;
 use super::events::{WorkerEffect, WorkerEffects, WorkerEvent, WorkerMessage};
 use super::hosted_stream::{EngineRecord, HostedStream};
 use super::membership::{KnownConfiguration, Membership};
-use super::records::PendingRecords;
+use super::records::{PendingRecords, RECORDS_OF_NODE};
 use super::recovery::RecoveredWorker;
 use super::tables::{self, TableClients};
 use bytes::Bytes;
@@ -31,7 +31,7 @@ use shoal_cluster::manager::{
 use shoal_cluster::topology::Topology;
 use shoal_engine::Engine;
 use shoal_engine::client::{ClientId, ClientRequest, RequestFromClient};
-use shoal_engine::engine::Setup;
+use shoal_engine::engine::{OF_NODE, Setup};
 use shoal_engine::events::EngineEvent;
 use shoal_log::{LogLength, MemoryStorage, Stream, StreamMembers};
 use shoal_types::{
@@ -41,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The worker that hosts a node's member of the cluster.
-const HOST: WorkerId = WorkerId(0);
+pub(super) const HOST: WorkerId = WorkerId(0);
 
 /// How a worker begins.
 #[derive(Debug)]
@@ -631,6 +631,9 @@ impl<E: Engine> Worker<E> {
                 }
                 shoal_engine::EngineEffect::CheckpointHead { shard, length, state } => {
                     self.checkpoint_head(shard, LogLength(length), state, effects);
+                }
+                shoal_engine::EngineEffect::Record { shard: OF_NODE, record, is_first } => {
+                    self.records.add_of_engine(RECORDS_OF_NODE, record, is_first);
                 }
                 shoal_engine::EngineEffect::Record { shard, record, is_first } => {
                     let held = self.streams.get_mut(&shard).expect("a stream with records");

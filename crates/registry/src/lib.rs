@@ -26,9 +26,6 @@ pub struct EngineInfo {
     pub about: &'static str,
     /// Whether an operator may accept the loss of a shard's majority.
     pub accepts_losses: bool,
-    /// Whether a node whose logs are on disk has its memory when it restarts: all that the engine has to know is in its streams
-    /// and its records.
-    pub keeps_memory: bool,
     /// Whether each replica of a shard has all its rows in one store. Otherwise rows have replicas of their own.
     pub replicates_shards: bool,
 }
@@ -137,7 +134,6 @@ engines! {
         title: "Mako",
         about: "Certify first, replicate in the background",
         accepts_losses: true,
-        keeps_memory: true,
         replicates_shards: true,
     }
     TwoPhaseCommit {
@@ -146,7 +142,6 @@ engines! {
         title: "Two-phase commit",
         about: "The classic one, to compare with",
         accepts_losses: false,
-        keeps_memory: true,
         replicates_shards: true,
     }
     Zeus {
@@ -155,7 +150,6 @@ engines! {
         title: "Zeus",
         about: "Move rows to the node that uses them, commit there",
         accepts_losses: false,
-        keeps_memory: false,
         replicates_shards: false,
     }
     Tiga {
@@ -164,7 +158,6 @@ engines! {
         title: "Tiga",
         about: "Order by synchronized clocks, commit in one wide-area round trip",
         accepts_losses: false,
-        keeps_memory: true,
         replicates_shards: false,
     }
 }

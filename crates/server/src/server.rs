@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use shoal_cluster::manager::{LearnerLeads, ManagerClient, ManagerOptions, ProcessInstance};
 use shoal_cluster::topology::Topology;
 use shoal_engine::declarations::Declarations;
-use shoal_engine::engine::{self, Setup};
+use shoal_engine::engine::{self, OF_NODE, Setup};
 use shoal_engine::execution::Limits;
 use shoal_engine::{Engine, Procedures, WorkerPlace};
 use shoal_net::{Handle, Network, NodeTransactionClock, Panicked, PeerConfig, SharedClusterId};
@@ -55,16 +55,6 @@ pub enum ServerStartError {
         "durability = \"{durability}\" needs a folder on disk: write data = \"data\" into the node's file"
     )]
     NoFolder {
-        /// What the topology asks for.
-        durability: Durability,
-    },
-    /// The engine keeps nothing on disk.
-    #[error(
-        "{engine} keeps nothing on disk yet, and the topology has durability = \"{durability}\": write durability = \"memory\""
-    )]
-    Durability {
-        /// The name of the engine.
-        engine: &'static str,
         /// What the topology asks for.
         durability: Durability,
     },
@@ -186,11 +176,11 @@ fn start<E: RegisteredEngine>(
     let cluster = cluster.map_err(system)?.filter(|_| !config.managers.is_empty());
     let identity = SharedClusterId::of(cluster);
     let accepts_losses = E::PROTOCOL.info().accepts_losses;
-    let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(round_trip) };
+    let managed = ManagerOptions { accepts_losses, ..manager_options::<E>(topology, round_trip) };
     let has_managers = !config.managers.is_empty();
     let volume = random.next_u64();
     let process = ProcessInstance(random.next_u64());
-    let disks = open_disks::<E>(config, cluster, process, volume)?;
+    let disks = open_disks(config, cluster, process, volume)?;
     // The streams of a former process were stored in memory.
     let is_lost = disks.as_ref().is_none_or(|disks| disks.is_lost);
     let (manager_inputs, inbox) = InputSender::new(config.managers.clone(), managed.lease);
@@ -238,7 +228,8 @@ fn start<E: RegisteredEngine>(
         let stores = setup.topology.shard_ids();
         let store = |shard| Some((shard, Arc::clone(E::store(&shared, shard)?)));
         let stores: Vec<_> = stores.filter_map(store).collect();
-        let written = stores.iter().map(|(_, store)| Arc::clone(store)).collect();
+        let written = stores.iter().map(|(_, store)| store);
+        let written = written.chain(E::store(&shared, OF_NODE)).cloned().collect();
         let mut worker_host = WorkerHost::new(
             WorkerPlace { node: here, worker },
             core,
@@ -289,7 +280,7 @@ fn start<E: RegisteredEngine>(
 }
 
 /// Opens the logs of the node's workers, where the cluster's durability has logs on disk.
-fn open_disks<E: RegisteredEngine>(
+fn open_disks(
     config: &NodeConfig,
     cluster: Option<ClusterId>,
     process: ProcessInstance,
@@ -298,9 +289,6 @@ fn open_disks<E: RegisteredEngine>(
     let durability = config.topology.durability();
     if !durability.is_on_disk() {
         return Ok(None);
-    }
-    if !E::PROTOCOL.info().keeps_memory {
-        return Err(ServerStartError::Durability { engine: E::PROTOCOL.name(), durability });
     }
     let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
     let (node, workers) = (config.node, config.topology.workers());
@@ -372,8 +360,8 @@ fn streams(round_trip: Duration) -> shoal_log::StreamOptions {
 /// The options of managers over such a distance. A lease counts from the sending of a heartbeat, and the grant comes after a round trip
 /// to the manager that leads, one from there to the others, and some ticks: so a lease has to be longer than all of these, or it is over
 /// most of the time where the manager is far away.
-fn manager_options<E: Engine>(round_trip: Duration) -> ManagerOptions {
-    let options = engine::manager_options::<E>(ManagerOptions::default());
+fn manager_options<E: Engine>(topology: &Topology, round_trip: Duration) -> ManagerOptions {
+    let options = engine::manager_options::<E>(topology, ManagerOptions::default());
     ManagerOptions {
         lease: options.lease.max(2 * round_trip + options.lease / 2),
         retry_after: options.retry_after.max(3 * round_trip),

@@ -40,8 +40,9 @@ pub struct ManagersPlan {
 
 impl ManagersPlan {
     /// The plan, with what the engine needs of its managers.
-    pub(crate) fn serving<E: Engine>(self) -> ManagersPlan {
-        ManagersPlan { options: shoal_engine::engine::manager_options::<E>(self.options), ..self }
+    pub(crate) fn serving<E: Engine>(self, topology: &Topology) -> ManagersPlan {
+        let options = shoal_engine::engine::manager_options::<E>(topology, self.options);
+        ManagersPlan { options, ..self }
     }
 }
 
@@ -146,6 +147,11 @@ impl SimulatedManagers {
     /// The newest configuration that any manager has applied.
     pub(crate) fn truth(&self) -> &Arc<Configuration> {
         &self.truth
+    }
+
+    /// Whether no manager waits for copies of what a node had that has left.
+    pub(crate) fn has_all_copies(&self) -> bool {
+        self.servers.iter().all(|server| server.manager.machine().has_all_copies())
     }
 
     /// The process of a node that was admitted last; the default before there was one.

@@ -189,6 +189,13 @@ pub const BOUNDS: &[CatchBound] = &[
     ("zeus", "drive-on-pending", "Z16", MOVES, 30),
     ("zeus", "unacknowledge", "Z17", MOVES, 30),
     ("zeus", "added-without-copy", "Z18", &["Z1", "Z3", "Z21"], 100),
+    // On disks, in the seeds from 2^29 on.
+    ("zeus", "send-unrecorded", "Z22", SLOTS, 60),
+    ("zeus", "forget-touched", "Z4", MOVES, 60),
+    ("zeus", "count-requests-anew", "Z5", &["liveness", "Z14"], 60),
+    ("zeus", "depart-with-copies", "Z14", LOST_COPIES, 60),
+    // Disks are put back in the seeds from 15 · 2^26 on.
+    ("zeus", "act-unadmitted", "Z22", SLOTS, 6_000),
     ("tiga", "accept-late", "T1", LOGS, 30),
     ("tiga", "ignore-read-timestamps", "T1", LOGS, 30),
     ("tiga", "release-before-ready", "T2", LOGS, 30),
@@ -232,6 +239,10 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("truncate-early", DISK_SEEDS.start),
     ("send-unrecorded", DISK_SEEDS.start),
     ("checkpoint-without-votes", DISK_SEEDS.start),
+    ("forget-touched", DISK_SEEDS.start),
+    ("count-requests-anew", DISK_SEEDS.start),
+    ("depart-with-copies", DISK_SEEDS.start),
+    ("act-unadmitted", OLDER_DISKS_FROM),
     ("retry-failed-flush", BAD_DISKS_FROM),
     ("cut-damage", BAD_DISKS_FROM),
     ("skip-checksums", BAD_DISKS_FROM),
@@ -356,6 +367,9 @@ const ROWS: &[&str] = &["Z6", "client", "assertion"];
 
 /// A row is validated that a node which serves it has not applied.
 const SLOTS: &[&str] = &["Z6", "assertion"];
+
+/// Granules are lost, and clients are refused.
+const LOST_COPIES: &[&str] = &["client", "Z14", "Z21", "liveness"];
 
 /// A reply shows what is not validated, or what no order explains.
 const SHOWN: &[&str] = &["Z7", "client"];

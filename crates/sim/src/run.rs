@@ -83,8 +83,7 @@ const COMMIT_IDS_ONE_IN: u64 = 2;
 /// From this seed on, nodes are added and removed while clients run. Lower seeds keep the meaning that they had before.
 pub(crate) const NODES_FROM: u64 = 1 << 28;
 
-/// In these seeds streams are on disks, with an engine whose nodes can keep their memory, and power fails. Others keep the
-/// meaning that they had before.
+/// In these seeds nodes have disks, and power fails. Others keep the meaning that they had before.
 pub(crate) const DISK_SEEDS: Range<u64> = 1 << 29..1 << 30;
 
 /// Of these seeds, from this one on, disks are full at times.
@@ -250,7 +249,7 @@ impl<E: Subject> PreparedRun<E> {
         let fails = scenario.failures.fails;
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
-        if DISK_SEEDS.contains(&seed) && fails && E::PROTOCOL.info().keeps_memory {
+        if DISK_SEEDS.contains(&seed) && fails {
             scenario.keep_on_disks(&mut root.fork(23));
             let is_bad = seed >= BAD_DISKS_FROM;
             scenario.fault_schedule.disks = DiskTroubles {

@@ -91,6 +91,8 @@ pub enum AnyPlantedBug {
     CreateAgain,
     /// Changes of tables are answered before all nodes have learned of them.
     AnswerUntold,
+    /// A node is declared dead with the last copy of something, which its disks still have.
+    DepartWithCopies,
 }
 
 impl AnyPlantedBug {
@@ -145,6 +147,7 @@ impl AnyPlantedBug {
         ("admit-removed", AnyPlantedBug::AdmitRemoved),
         ("create-again", AnyPlantedBug::CreateAgain),
         ("answer-untold", AnyPlantedBug::AnswerUntold),
+        ("depart-with-copies", AnyPlantedBug::DepartWithCopies),
     ];
 
     /// Whether it can be planted in an engine that has the bugs `own`.
@@ -264,6 +267,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AdmitRemoved => manager.admit_removed = true,
         AnyPlantedBug::CreateAgain => manager.create_again = true,
         AnyPlantedBug::AnswerUntold => manager.answer_untold = true,
+        AnyPlantedBug::DepartWithCopies => manager.depart_with_copies = true,
     }
 }
 

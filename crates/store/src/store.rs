@@ -271,7 +271,7 @@ impl Store {
     /// # Errors
     /// [`Rejected::DiskFull`].
     #[cold]
-    pub(crate) fn check_logs(&self) -> Result<()> {
+    pub fn check_logs(&self) -> Result<()> {
         let FullLogs { count, segment_bytes } = *lock(&self.full_logs);
         if count > 0 { Err(Rejected::DiskFull { segment_bytes })? } else { Ok(()) }
     }

@@ -117,6 +117,7 @@ enum RequestTopic {
     Close(Epoch),
     CaughtUp(ShardId, NodeId),
     Held(ShardId),
+    Whole(ShardId),
 }
 
 /// The most epochs whose ends a node can have missed: at one a minute, those of two years.
@@ -657,6 +658,7 @@ impl ManagerClient {
                 let loss = assignment.loss.as_ref();
                 loss.is_some_and(|loss| loss.stage == LossStage::Preparing)
             }
+            RequestTopic::Whole(_) => true,
         };
         asked && self.claim_for(topic, claim.shard) == Some(*claim)
     }
@@ -683,6 +685,7 @@ impl ManagerClient {
                 return self.send_known(effects);
             }
             ManagerRequest::Held { shard, .. } => RequestTopic::Held(*shard),
+            ManagerRequest::Whole { shard, .. } => RequestTopic::Whole(*shard),
         };
         self.say(now, topic, request, effects);
     }
@@ -718,7 +721,10 @@ impl ManagerClient {
         let message = ToManager::Request { incarnation, ballot, request };
         let again = now + self.options.retry_after;
         effects.push(ManagerClientEffect::Send { message: message.clone() });
-        self.pending.insert(topic, RepeatedRequest { claim, message, again });
+        // What the engine itself repeats is sent once.
+        if !matches!(topic, RequestTopic::Whole(_)) {
+            self.pending.insert(topic, RepeatedRequest { claim, message, again });
+        }
     }
 
     fn on_timer(&mut self, now: Time, effects: &mut Vec<ManagerClientEffect>) {

@@ -145,6 +145,14 @@ pub enum Action {
         /// Up to where the survivors hold each of these epochs.
         held: BTreeMap<Epoch, EpochEnd>,
     },
+    /// All data of a shard has as many copies as it is to have.
+    #[coded(tag = 16)]
+    Whole {
+        /// The leadership that reports.
+        claim: LeadershipClaim,
+        /// The epoch in which that was so.
+        epoch: Epoch,
+    },
     /// A change is asked for.
     #[coded(tag = 5)]
     Change {

@@ -462,7 +462,7 @@ impl<L: ManagerLog> Manager<L> {
                 true => Time::ZERO,
                 false => self.lease_tracker.end(from, own),
             };
-            if !self.machine.awaits_lease_end(now, from, last_heartbeat) {
+            if !self.machine.awaits_lease_end(now, from, lost, last_heartbeat) {
                 self.propose_once(
                     now,
                     Action::Join { node: from, instance, after, lost, last_heartbeat },
@@ -493,6 +493,9 @@ impl<L: ManagerLog> Manager<L> {
                 return;
             }
             ManagerRequest::Close { .. } => self.machine.is_process(&claim),
+            ManagerRequest::Whole { .. } => {
+                self.machine.counts(&claim) && self.machine.awaits_whole(shard)
+            }
             ManagerRequest::Report { .. }
             | ManagerRequest::CaughtUp { .. }
             | ManagerRequest::Held { .. } => self.machine.counts(&claim),
@@ -511,6 +514,7 @@ impl<L: ManagerLog> Manager<L> {
                 Action::Known { node, incarnation, shard, begun, knowledge }
             }
             ManagerRequest::Held { held, .. } => Action::Held { claim, held },
+            ManagerRequest::Whole { epoch, .. } => Action::Whole { claim, epoch },
         };
         self.propose_once(now, action);
     }

@@ -40,6 +40,8 @@ pub struct ManagerOptions {
     /// Whether each death and each return of a node begins an epoch, also of nodes that lead nothing: the engine orders
     /// messages by memberships. Default false.
     pub membership_epochs: bool,
+    /// Whether a process of a node has the memory of the one before it, if its disks have: their logs are on disk. Default false.
+    pub keeps_memory: bool,
     /// Which replicas of a shard may lead it: the engine's choice. A learner that led before only voters might hands over
     /// as soon as a voter can lead. Default [`LeaderCandidates::LearnersFirst`].
     pub leader_candidates: LeaderCandidates,
@@ -59,6 +61,7 @@ impl Default for ManagerOptions {
             finals_max: 1024,
             accepts_losses: true,
             membership_epochs: false,
+            keeps_memory: false,
             leader_candidates: LeaderCandidates::LearnersFirst,
             faults: ManagerPlantedBugs::default(),
         }
@@ -188,6 +191,8 @@ planted! {
         pub serve_former_managers: bool,
         /// Replicas that lost their memory are appointed like others.
         pub appoint_empty: bool,
+        /// Nodes are declared dead also where no other copy is left of what they have.
+        pub depart_with_copies: bool,
         /// Learners are appointed where only voters may lead.
         pub appoint_learner: bool,
         /// A voter that is replaced leaves before the added one has caught up (breaks the majority rule).

@@ -66,6 +66,14 @@ pub enum ManagerRequest {
         /// Up to where they have all of these epochs.
         held: BTreeMap<Epoch, EpochEnd>,
     },
+    /// All data of a shard that this node leads has as many copies as it is to have. The engine repeats it, as long as that is so.
+    #[coded(tag = 5)]
+    Whole {
+        /// The shard that it is about.
+        shard: ShardId,
+        /// The epoch in which that is so.
+        epoch: Epoch,
+    },
 }
 
 impl ManagerRequest {
@@ -77,7 +85,8 @@ impl ManagerRequest {
             | ManagerRequest::Close { shard, .. }
             | ManagerRequest::CaughtUp { shard, .. }
             | ManagerRequest::Known { shard, .. }
-            | ManagerRequest::Held { shard, .. } => *shard,
+            | ManagerRequest::Held { shard, .. }
+            | ManagerRequest::Whole { shard, .. } => *shard,
         }
     }
 
@@ -90,7 +99,9 @@ impl ManagerRequest {
                 all(&knowledge.durable) && all(&knowledge.ends)
             }
             ManagerRequest::Held { held, .. } => all(held),
-            ManagerRequest::Close { .. } | ManagerRequest::CaughtUp { .. } => true,
+            ManagerRequest::Close { .. }
+            | ManagerRequest::CaughtUp { .. }
+            | ManagerRequest::Whole { .. } => true,
         }
     }
 }

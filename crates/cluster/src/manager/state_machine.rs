@@ -7,6 +7,7 @@
 //! It reads no clock and draws nothing at random: managers that applied the same commands have the same
 //! state. A command that is invalid, or comes too late, is counted and changes nothing.
 
+mod departures;
 mod final_ends;
 mod image;
 mod invariants;
@@ -22,6 +23,7 @@ use super::options::ManagerOptions;
 use super::refusal::ChangeRefusal;
 use super::table_changes::TableChanges;
 use crate::topology::Topology;
+use departures::Departures;
 use shoal_types::wire::Coded;
 use shoal_types::{Ballot, ClusterId, Epoch, NodeId, ShardId, TableId, Time};
 use std::collections::{BTreeMap, BTreeSet};
@@ -227,6 +229,9 @@ pub struct StateMachine {
     pub(super) nodes_changed: Revision,
     void: u64,
     configuration: Arc<Configuration>,
+    /// See [`departures`].
+    #[coded(with = departures)]
+    departures: Departures,
 }
 
 /// A process of a node that is to be admitted.
@@ -319,6 +324,7 @@ impl StateMachine {
             nodes_changed: Revision(0),
             void: 0,
             configuration: Arc::new(configuration),
+            departures: Departures::default(),
         };
         machine.publish(&mut Vec::new());
         machine
@@ -548,6 +554,7 @@ impl StateMachine {
                 self.on_known(*node, *incarnation, *shard, *begun, knowledge)
             }
             Action::Held { claim, held } => self.on_held(*claim, held, effects),
+            Action::Whole { claim, epoch } => self.on_whole(*claim, *epoch),
             Action::Change { ask, change } => {
                 let result = self.on_change(*ask, change, effects);
                 effects.push(Applied::Answered { ask: *ask, result });
@@ -690,6 +697,7 @@ impl StateMachine {
         self.finals = configuration.finals.iter().map(with_revision).collect();
         self.moving.clone_from(&configuration.moving);
         self.table_changes = TableChanges::default();
+        self.departures.clear();
         self.configuration = Arc::new(configuration.clone());
     }
 

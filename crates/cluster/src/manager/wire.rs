@@ -113,6 +113,8 @@ fn actions() -> impl Strategy<Value = Action> {
                 incarnation: Incarnation(incarnation),
             }
         }),
+        (claims(), any::<u32>())
+            .prop_map(|(claim, epoch)| Action::Whole { claim, epoch: Epoch(epoch) }),
         (any::<u64>(), changes())
             .prop_map(|(ask, change)| Action::Change { ask: Ask(ask), change }),
     ]
@@ -154,7 +156,8 @@ fn to_manager() -> impl Strategy<Value = ToManager> {
                         ManagerRequest::Known { shard, begun: epoch, knowledge }
                     }
                     (3, true) => ManagerRequest::Held { shard, held },
-                    _ => ManagerRequest::CaughtUp { shard, replica, ballot, incarnation },
+                    (_, false) => ManagerRequest::CaughtUp { shard, replica, ballot, incarnation },
+                    (_, true) => ManagerRequest::Whole { shard, epoch },
                 };
                 ToManager::Request { incarnation, ballot, request }
             }

@@ -11,23 +11,46 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One shard of three voters. Each membership is recorded that a configuration has had, and none may have two.
+/// Shards of three voters. Each membership is recorded that a configuration has had, and none may have two.
 struct Cluster {
     machine: StateMachine,
     now: Time,
     rounds: u64,
     former: BTreeSet<(u32, Epoch)>,
+    keeps_memory: bool,
 }
 
 impl Cluster {
     fn new() -> Cluster {
-        let topology = Arc::new(Topology::symmetric(1, 1, 3, 0, 1));
-        let options = ManagerOptions { membership_epochs: true, ..ManagerOptions::default() };
+        Cluster::of(1, false)
+    }
+
+    /// Nodes with their own shards, which may keep their memory on disks.
+    fn of(shards: u32, keeps_memory: bool) -> Cluster {
+        let topology = Arc::new(Topology::symmetric(1, shards, 3, 0, 1));
+        let options =
+            ManagerOptions { membership_epochs: true, keeps_memory, ..ManagerOptions::default() };
+        let nodes = topology.nodes().len() as u32;
         let machine = StateMachine::new(topology, options);
-        let mut cluster = Cluster { machine, now: Time(1), rounds: 0, former: BTreeSet::new() };
+        let mut cluster =
+            Cluster { machine, now: Time(1), rounds: 0, former: BTreeSet::new(), keeps_memory };
         cluster.apply(Action::Take { drawn: DRAWN });
-        (0..3).for_each(|node| _ = cluster.join(node));
+        (0..nodes).for_each(|node| _ = cluster.join(node));
         cluster
+    }
+
+    /// The leader of a shard reports that in the present epoch its data is whole.
+    fn whole(&mut self, shard: u32) {
+        let (shard, epoch) = (ShardId(shard), self.epoch());
+        let it = self.machine.configuration().shard(shard).expect("a shard");
+        let (node, incarnation, ballot) = (it.leader, it.incarnation, it.ballot);
+        let claim = LeadershipClaim { node, incarnation, shard, ballot };
+        self.apply(Action::Whole { claim, epoch });
+    }
+
+    fn dead(&self) -> Vec<u32> {
+        let nodes = (0..).zip(&self.machine.configuration().nodes);
+        nodes.filter(|(_, node)| !node.alive).map(|(id, _)| id).collect()
     }
 
     fn apply(&mut self, action: Action) -> Vec<Applied> {
@@ -36,7 +59,8 @@ impl Cluster {
         self.machine.apply(&Command { term: Term(1), at: self.now, action }, &mut applied);
         let after = self.machine.configuration();
         for (node, (old, new)) in (0..).zip(before.nodes.iter().zip(&after.nodes)) {
-            let membership = |it: &NodeStanding| (it.alive, it.incarnation, it.since);
+            let process = |it: &NodeStanding| (!self.keeps_memory).then_some(it.incarnation);
+            let membership = |it: &NodeStanding| (it.alive, process(it), it.since);
             if old.alive && old.incarnation.0 > 0 && membership(old) != membership(new) {
                 self.former.insert((node, old.since));
             }
@@ -208,4 +232,61 @@ fn a_majority_that_stays_silent_is_declared_dead() {
     }
     assert!((9_000..11_000).contains(&waited), "after {waited} ms");
     assert!(cluster.is_alive(2));
+}
+
+/// With its disks, the next process of a node is the same member: it is admitted at once, and no epoch begins. Without them it is
+/// another one.
+#[test]
+fn a_process_with_the_memory_of_the_former_one_is_the_same_member() {
+    let mut cluster = Cluster::of(1, true);
+    cluster.tick(10, &[0, 1, 2]);
+    let before = (cluster.epoch(), cluster.machine.configuration().nodes[2].since);
+    assert!(cluster.join(2), "it does not wait for the lease of the former process");
+    let after = cluster.machine.configuration();
+    assert_eq!((after.epoch, after.nodes[2].since), before);
+    assert!(after.nodes[2].is_first && after.shards[0].empty.is_empty());
+    let (after, instance) =
+        (cluster.machine.node(NodeId(2)).expect("a node").1, ProcessInstance(9));
+    cluster.now = cluster.now + Duration::from_millis(700);
+    let (node, last_heartbeat) = (NodeId(2), Time::ZERO);
+    cluster.apply(Action::Join { node, instance, after, lost: true, last_heartbeat });
+    let after = cluster.machine.configuration();
+    assert!(after.epoch > before.0 && after.nodes[2].since == after.epoch);
+    assert!(!after.nodes[2].is_first && after.shards[0].empty.contains_key(&NodeId(2)));
+}
+
+/// Data has three copies, so two nodes may leave; while three are silent, each of them may have the only copy of something.
+#[test]
+fn nodes_with_disks_stay_while_they_may_have_the_last_copy() {
+    let mut cluster = Cluster::of(3, true);
+    let members: Vec<u32> = (0..9).collect();
+    cluster.tick(10, &members);
+    // Of each shard one voter.
+    let silent: Vec<u32> =
+        (0..3).map(|shard| cluster.machine.configuration().shards[shard].voters[2].0).collect();
+    let but = |silent: &[u32]| -> Vec<u32> {
+        members.iter().copied().filter(|node| !silent.contains(node)).collect()
+    };
+    (0..200).for_each(|_| _ = cluster.tick(100, &but(&silent)));
+    assert_eq!(cluster.dead(), [], "any of them may have the last copy");
+    (0..20).for_each(|_| _ = cluster.tick(100, &but(&silent[..2])));
+    let mut gone = silent[..2].to_vec();
+    gone.sort_unstable();
+    assert_eq!(cluster.dead(), gone);
+    assert!(!cluster.machine.has_all_copies());
+    let options =
+        ManagerOptions { membership_epochs: true, keeps_memory: true, ..ManagerOptions::default() };
+    let image = StateMachine::from_image(&cluster.machine.image(), options).expect("an image");
+    assert!(image == cluster.machine && !image.has_all_copies(), "{image:?}");
+    (0..200).for_each(|_| _ = cluster.tick(100, &but(&silent)));
+    assert_eq!(cluster.dead(), gone, "nothing is copied yet");
+    cluster.tick(10, &but(&silent[..2]));
+    (0..2).for_each(|shard| cluster.whole(shard));
+    assert!(!cluster.machine.has_all_copies(), "one shard has not reported");
+    cluster.whole(2);
+    assert!(cluster.machine.has_all_copies());
+    (0..20).for_each(|_| _ = cluster.tick(100, &but(&silent)));
+    gone.push(silent[2]);
+    gone.sort_unstable();
+    assert_eq!(cluster.dead(), gone, "what it had is elsewhere");
 }

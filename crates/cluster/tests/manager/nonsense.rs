@@ -167,6 +167,7 @@ fn action(random: &mut Random) -> Action {
                     Action::Known { node, incarnation, shard, begun, knowledge }
                 }
                 ManagerRequest::Held { held, .. } => Action::Held { claim, held },
+                ManagerRequest::Whole { epoch, .. } => Action::Whole { claim, epoch },
             }
         }
         ToManager::Recalled { .. } => Action::Tick { heartbeats: Vec::new() },

@@ -50,6 +50,7 @@ fn options(random: &mut Random, faults: ManagerPlantedBugs) -> ManagerOptions {
         finals_max: ManagerOptions::default().finals_max,
         accepts_losses: true,
         membership_epochs: random.fork(2).chance(1, 3),
+        keeps_memory: false,
         leader_candidates: match random.fork(3).chance(1, 3) {
             true => LeaderCandidates::VotersOnly,
             false => LeaderCandidates::LearnersFirst,

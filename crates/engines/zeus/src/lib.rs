@@ -19,6 +19,7 @@
 //! | `commit/` | the reliable commit |
 //! | `read_only.rs` | read-only transactions |
 //! | `recovery/` | the barrier, and copies of the directory |
+//! | `redo/` | what a node records in its log on disk |
 //! | `node.rs` | a node: all of them together |
 //! | `engine/` | the engine around it: transactions of clients |
 //!
@@ -36,6 +37,7 @@ mod planted_bugs;
 pub mod read_only;
 pub mod record;
 mod recovery;
+mod redo;
 pub mod rows;
 mod scope;
 mod show;

@@ -15,12 +15,15 @@ use crate::planted_bugs::ZeusPlantedBug;
 use crate::read_only::Reader;
 use crate::record::{Level, RequestKind};
 use crate::recovery::{Barrier, DirectoryCopies};
+use crate::redo::{Change, Redo};
 use crate::rows::{ChangedRows, Rows};
 use crate::scope::{Output, Placement, Scope};
 use crate::version::Slot;
 use crate::view::{Member, View};
+use bytes::Bytes;
 use shoal_types::{Epoch, NodeId, ShardId, Time};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A node's part of the protocol.
 #[derive(Debug)]
@@ -45,6 +48,10 @@ pub struct ZeusNode {
     validated: Vec<Validated>,
     ready: Vec<Ticket>,
     output: Output,
+    /// What the log on disk is to have of it.
+    redo: Redo,
+    /// The manager has admitted the process: before that, one that has restored what another had recorded does nothing.
+    is_admitted: bool,
     counters: NodeCounters,
 }
 
@@ -76,10 +83,14 @@ macro_rules! scope {
             copying: $node.copies.copying(),
             rebuilt: $node.copies.rebuilt(),
             rows: &mut $node.rows,
+            redo: &mut $node.redo,
             output: &mut $node.output,
         }
     };
 }
+
+mod checkpoint;
+mod restore;
 
 impl ZeusNode {
     /// A node that has learned of no configuration, and is in none.
@@ -91,6 +102,7 @@ impl ZeusNode {
         options: ZeusOptions,
         seed: u64,
     ) -> ZeusNode {
+        let redo = Redo::new(Arc::clone(&placement.topology), options.bugs);
         ZeusNode {
             node,
             workers,
@@ -110,17 +122,40 @@ impl ZeusNode {
             validated: Vec::new(),
             ready: Vec::new(),
             output: Output::default(),
+            redo,
+            is_admitted: true,
             counters: NodeCounters::default(),
         }
+    }
+
+    /// From now on its changes are recorded, for a log on disk: [`ZeusNode::take_redo`].
+    pub fn record(&mut self) {
+        self.redo.begin();
     }
 
     /// A new configuration. A node that was out, even without knowing it, forgets everything (rule Z10). An earlier one than
     /// is known is ignored.
     pub fn enter(&mut self, now: Time, view: View) {
         self.now = now;
-        if view.epoch <= self.view.epoch {
-            return;
+        let is_live = view.is_live(self.node);
+        if view.epoch > self.view.epoch {
+            self.redo.end_part(&self.ownership, || Change::Entered(Arc::new(view.clone())));
+            self.begin_epoch(view);
+            self.redo.resume();
+            if is_live {
+                self.is_admitted = true;
+                self.take_alone();
+                self.repeat();
+                self.finish();
+            }
+        } else if is_live {
+            self.admit();
         }
+    }
+
+    /// What a new configuration changes by itself.
+    fn begin_epoch(&mut self, view: View) {
+        let now = self.now;
         let was_out = view.has_lost(self.node, &self.view);
         if was_out && !self.options.bugs.has(ZeusPlantedBug::KeepAfterRemoval) {
             self.forget();
@@ -140,11 +175,8 @@ impl ZeusNode {
         }
         self.pipelines.enter_epoch(view.epoch, now, is_dead);
         self.ownership.enter_epoch(scope!(self), is_dead);
-        self.take_alone();
         let scope: &Scope<'_> = scope!(self);
         self.followed.enter_epoch(scope, is_dead);
-        self.repeat();
-        self.finish();
     }
 
     /// Takes the directories that no other live node could know.
@@ -160,9 +192,10 @@ impl ZeusNode {
         let empty = ZeusNode::new(node, self.workers, placement, self.options, self.seed);
         let (now, view) = (self.now, std::mem::replace(&mut self.view, View::unknown()));
         let (lease_end, counters) = (self.lease_end, self.counters);
-        let mut rows = std::mem::take(&mut self.rows);
+        let (mut rows, redo) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.redo));
         rows.clear();
-        *self = ZeusNode { now, view, lease_end, counters, rows, ..empty };
+        let is_admitted = self.is_admitted;
+        *self = ZeusNode { now, view, lease_end, counters, rows, redo, is_admitted, ..empty };
     }
 
     /// The node's lease runs until then, on its clock: without one it shows no rows.
@@ -172,12 +205,24 @@ impl ZeusNode {
 
     /// The tables have changed: their granules are placed so from now on. A table keeps its number and its division for ever.
     /// Those that are dropped stay placed; what the node has of their granules is freed once no slot of them is pending.
-    pub fn place(&mut self, now: Time, mut placement: Placement) {
+    pub fn place(&mut self, now: Time, placement: Placement) {
         self.now = now;
-        placement.layout.keep_dropped(&self.placement.layout);
-        self.placement = placement;
+        let tables = Arc::clone(&placement.topology);
+        if tables.tables() != self.placement.topology.tables() {
+            self.redo.end_part(&self.ownership, || Change::Placed(tables));
+            self.redo.resume();
+        }
+        self.set_placement(placement);
         self.ownership.note_dropped();
         self.ownership.free_dropped(scope!(self));
+    }
+
+    fn set_placement(&mut self, mut placement: Placement) {
+        let dropped = self.placement.layout.dropped().count();
+        placement.layout.keep_dropped(&self.placement.layout);
+        self.placement = placement;
+        let has_dropped = self.placement.layout.dropped().count() > dropped;
+        self.redo.place(&self.placement.topology, has_dropped);
     }
 
     /// Where granules have their directories.
@@ -223,7 +268,7 @@ impl ZeusNode {
     /// Says whether the message is one to take.
     fn receive_one(&mut self, from: NodeId, message: ZeusMessage) -> bool {
         let is_old = message.epoch < self.view.epoch;
-        let is_in = message.epoch == self.view.epoch
+        let is_in = self.is_admitted && message.epoch == self.view.epoch
             || (is_old && self.options.bugs.has(ZeusPlantedBug::HearOldEpoch));
         if !is_in || !self.view.is_live(from) || !self.view.is_live(self.node) {
             self.counters.foreign_epochs += 1;
@@ -402,7 +447,7 @@ impl ZeusNode {
     /// Time has passed: what was not answered is sent again, and holds end. Spurious calls are legal.
     pub fn tick(&mut self, now: Time) {
         self.now = now;
-        if !self.view.is_live(self.node) {
+        if !self.view.is_live(self.node) || !self.is_admitted {
             return;
         }
         self.repeat();
@@ -578,6 +623,31 @@ impl ZeusNode {
         self.copies.take_news()
     }
 
+    /// The record of what has changed since this was asked last, for the log on disk, if anything has. What is left to be done is not
+    /// to be done before the record is durable.
+    pub fn take_redo(&mut self) -> Option<Bytes> {
+        let directories = (self.copies.copying(), self.copies.rebuilt());
+        self.redo.take(&self.ownership, self.barrier.state(), directories)
+    }
+
+    /// How many records were made, and how many of them are durable.
+    #[must_use]
+    pub fn records(&self) -> (u64, u64) {
+        self.redo.counts()
+    }
+
+    /// So many more records are durable.
+    ///
+    /// # Panics
+    /// If fewer were made.
+    pub fn recorded(&mut self, now: Time, records: u64) {
+        self.now = now;
+        self.redo.recorded(records);
+        if self.view.is_live(self.node) && self.is_admitted {
+            self.finish();
+        }
+    }
+
     /// What is to be done, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.output.effects)
@@ -586,7 +656,7 @@ impl ZeusNode {
     /// When [`tick`](ZeusNode::tick) is to be called at the latest; `None` if only an event can change something.
     #[must_use]
     pub fn wakes_at(&self) -> Option<Time> {
-        if !self.view.is_live(self.node) {
+        if !self.view.is_live(self.node) || !self.is_admitted {
             return None;
         }
         let parts = [
@@ -597,6 +667,15 @@ impl ZeusNode {
             self.copies.wakes_at(),
         ];
         parts.into_iter().flatten().min()
+    }
+
+    /// Whether all granules of a shard whose directory this node leads are known to have had their degree, in this epoch. Looks at some of
+    /// them, and so may have to be asked again.
+    pub fn is_whole(&mut self, now: Time, shard: ShardId) -> bool {
+        self.now = now;
+        self.is_admitted
+            && self.view.is_live(self.node)
+            && self.ownership.is_whole(scope!(self), shard)
     }
 
     /// Whether all live nodes have replayed what they had applied of dead coordinators.

@@ -87,6 +87,14 @@ pub enum ZeusPlantedBug {
     ApplyFirstPart,
     /// Absent rows and scans are not checked (Z19).
     StructureUnchecked,
+    /// What a step leaves to be sent leaves before the record of the step is durable (Z22).
+    SendUnrecorded,
+    /// A node forgets in a restart what its pending slots have read (Z4).
+    ForgetTouched,
+    /// A node counts its requests anew after a restart (Z5).
+    CountRequestsAnew,
+    /// A node acts by what its disks have before the manager has admitted it (Z22).
+    ActUnadmitted,
 }
 
 impl Plantable for ZeusPlantedBug {

@@ -16,8 +16,8 @@ use crate::granule::GranuleId;
 use crate::granule_map::GranuleMap;
 use crate::version::Version;
 use bytes::Bytes;
-use shoal_types::TableId;
 use shoal_types::wire::Coded;
+use shoal_types::{Clock, TableId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -195,10 +195,16 @@ impl Rows {
 
     /// All rows of the granule are known to be validated: nothing was pending when its owner let it go.
     pub fn validate_all(&mut self, granule: &GranuleId) {
+        self.validate_until(granule, Clock(u64::MAX));
+    }
+
+    /// All rows of the granule with clocks up to this one are known to be validated.
+    pub(crate) fn validate_until(&mut self, granule: &GranuleId, clock: Clock) {
         self.change_whole(granule);
         self.validations += 1;
         let Some(of) = self.granules.get_mut(granule) else { return };
-        of.rows.values_mut().for_each(|row| row.is_valid = true);
+        let rows = of.rows.values_mut();
+        rows.filter(|row| row.version.clock <= clock).for_each(|row| row.is_valid = true);
         of.remove_tombstones();
     }
 
@@ -237,6 +243,22 @@ impl Rows {
         for CarriedRow { table, key, version, value } in carried {
             of.bytes += key.len() + value.len();
             of.rows.insert((table, key), Row { version, value: Some(value), is_valid: true });
+        }
+        self.granules.insert(granule, of);
+    }
+
+    /// Replaces the granule's rows by those that a former process of the node had.
+    pub(crate) fn restore(
+        &mut self,
+        granule: &GranuleId,
+        stored: impl Iterator<Item = (RowKey, Row)>,
+    ) {
+        self.change_whole(granule);
+        self.last_structure += 1;
+        let mut of = GranuleRows { structure: self.last_structure, ..GranuleRows::default() };
+        for (key, row) in stored {
+            of.bytes += key.1.len() + row.value.as_ref().map_or(0, Bytes::len);
+            of.rows.insert(key, row);
         }
         self.granules.insert(granule, of);
     }
@@ -348,8 +370,9 @@ impl GranuleRows {
     fn remove_tombstones(&mut self) {
         let mut freed = 0;
         self.rows.retain(|(_, key), row| {
-            freed += if row.value.is_none() { key.len() } else { 0 };
-            row.value.is_some()
+            let is_gone = row.is_valid && row.value.is_none();
+            freed += if is_gone { key.len() } else { 0 };
+            !is_gone
         });
         self.bytes -= freed;
     }

@@ -4,6 +4,7 @@ use crate::granule::{GranuleId, GranuleLayout};
 use crate::message::{MessageBody, ZeusMessage};
 use crate::options::{Effect, ZeusOptions};
 use crate::planted_bugs::ZeusPlantedBug;
+use crate::redo::Redo;
 use crate::rows::Rows;
 use crate::view::View;
 use shoal_cluster::topology::Topology;
@@ -18,6 +19,13 @@ pub struct Placement {
     pub topology: Arc<Topology>,
     /// The granules of the tables.
     pub layout: GranuleLayout,
+}
+
+impl From<Arc<Topology>> for Placement {
+    /// By the tables of this topology.
+    fn from(topology: Arc<Topology>) -> Placement {
+        Placement { layout: GranuleLayout::of(&topology), topology }
+    }
 }
 
 impl Placement {
@@ -50,6 +58,8 @@ pub(crate) struct Scope<'a> {
     /// The shards whose directory here was rebuilt, and may lack granules (rule Z21).
     pub rebuilt: &'a BTreeSet<ShardId>,
     pub rows: &'a mut Rows,
+    /// What the node records of its changes.
+    pub redo: &'a mut Redo,
     pub output: &'a mut Output,
 }
 

@@ -28,7 +28,7 @@ impl fmt::Display for Member {
 }
 
 /// The nodes that keep the ownership records of a shard's granules, dead ones too.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct Directory {
     /// The node to which requests go first, so that one driver orders the contenders.
     pub leader: NodeId,
@@ -42,7 +42,7 @@ pub struct Directory {
 }
 
 /// The configuration of one epoch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Coded)]
 pub struct View {
     /// The number of the configuration; a later one is greater.
     pub epoch: Epoch,

@@ -150,6 +150,12 @@ pub trait EngineRules: Default + Debug {
         let _ = node;
         false
     }
+
+    /// Whether some node knows this one as the only one that has something.
+    fn is_only_replica(&self, node: NodeId) -> bool {
+        let _ = node;
+        false
+    }
 }
 
 /// All rules: those of the engine, and what all engines have in common.
@@ -376,6 +382,11 @@ impl<R: EngineRules> Checks<R> {
         self.installed.crashed(node);
         self.replay.crashed(node);
         self.rules.crashed(node);
+    }
+
+    /// Whether a node alone has something: see [`EngineRules::is_only_replica`].
+    pub fn is_only_replica(&self, node: NodeId) -> bool {
+        self.rules.is_only_replica(node)
     }
 
     /// Whether a node alone has something: see [`EngineRules::has_last_copy`].

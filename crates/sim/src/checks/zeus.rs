@@ -137,6 +137,11 @@ impl EngineRules for ZeusRules {
         let mut copies = self.granules.values().filter_map(|copies| copies.get(&node));
         copies.any(|copy| copy.record.replicas().eq([node]))
     }
+
+    fn is_only_replica(&self, node: NodeId) -> bool {
+        let mut copies = self.granules.values().flat_map(BTreeMap::values);
+        copies.any(|copy| copy.record.replicas().eq([node]))
+    }
 }
 
 /// How the rows of a granule differ from what the node showed before.

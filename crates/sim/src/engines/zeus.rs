@@ -109,6 +109,10 @@ impl Subject for Zeus {
         ("serve-while-dropped", ZeusPlantedBug::ServeWhileDropped),
         ("apply-first-part", ZeusPlantedBug::ApplyFirstPart),
         ("structure-unchecked", ZeusPlantedBug::StructureUnchecked),
+        ("send-unrecorded", ZeusPlantedBug::SendUnrecorded),
+        ("forget-touched", ZeusPlantedBug::ForgetTouched),
+        ("count-requests-anew", ZeusPlantedBug::CountRequestsAnew),
+        ("act-unadmitted", ZeusPlantedBug::ActUnadmitted),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> ZeusEngineOptions {
@@ -149,13 +153,16 @@ impl Subject for Zeus {
     fn fit(scenario: &mut Scenario, random: &mut Random) {
         scenario.shape.voters = scenario.shape.voters.max(3);
         scenario.loss = None;
+        let on_disk = scenario.disks;
         let lease = scenario.failures.options.lease.as_nanos() as u64;
         let faults = &mut scenario.fault_schedule;
-        let weights = FaultWeights { datacenter: 0, forget: 0, diverge: 0, ..faults.weights };
-        (faults.weights, faults.wild_clocks) = (weights, false);
+        let weights = FaultWeights { forget: 0, diverge: 0, ..faults.weights };
+        let datacenter = if on_disk { weights.datacenter } else { 0 };
+        (faults.weights, faults.wild_clocks) = (FaultWeights { datacenter, ..weights }, false);
         (faults.struck_percent, faults.gone_percent, faults.interrupted_ppm) = (0, 0, 0);
         if scenario.failures.fails {
-            faults.apart_ns = 4 * lease + 40 * scenario.round_trip_ns;
+            // What is on disks outlives any number of crashes.
+            faults.apart_ns = if on_disk { 0 } else { 4 * lease + 40 * scenario.round_trip_ns };
             if scenario.node_changes_every_ns > 0 {
                 // A node that is removed takes its copies along.
                 let apart = scenario.node_changes_every_ns.max(faults.apart_ns);

@@ -7,6 +7,7 @@ use crate::disk::SimulatedDisk;
 use crate::fault_schedule::{
     FaultSchedule, FaultTargets, Isolation, LostDirection, ScheduledFault,
 };
+use crate::managers::SimulatedManagers;
 use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
 use crate::transaction_clocks::TransactionClocks;
@@ -330,7 +331,8 @@ impl<E: Simulated> Simulation<E> {
 
     /// Crashes a node, which restarts at `until`. One that alone has something is paused instead.
     pub(super) fn crash(&mut self, node: NodeId, until: Time) {
-        if self.checks.as_ref().is_some_and(|checks| checks.has_last_copy(node)) {
+        let has_last_copy = || self.checks.as_ref().is_some_and(|it| it.has_last_copy(node));
+        if !self.topology.durability().is_on_disk() && has_last_copy() {
             return self.pause(node, until);
         }
         self.crash_with(node, until, true);
@@ -427,12 +429,34 @@ impl<E: Simulated> Simulation<E> {
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
+        if E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk() {
+            return self.others_have_all(node);
+        }
         truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
             let others = it.full_voters().filter(|voter| *voter != node);
             let remembers =
                 |voter: &NodeId| !self.forgetful.contains_key(voter) && !self.gone.contains(voter);
             others.filter(remembers).count() > it.voters.len() / 2
         })
+    }
+
+    /// Whether a node may end for good, as far as what it has beside replicas of shards is concerned.
+    pub(super) fn may_be_gone(&self, node: NodeId) -> bool {
+        let on_disk = E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk();
+        !on_disk || self.others_have_all(node)
+    }
+
+    /// Whether all other nodes are there, none of them without memory, and have copies of all that this one has.
+    fn others_have_all(&self, node: NodeId) -> bool {
+        let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
+        let mut others = nodes.filter(|other| *other != node && self.cluster.is_member(*other));
+        let are_well = others.all(|other| self.cluster.is_up(other));
+        let is_lost = |other: &NodeId| *other != node;
+        are_well
+            && self.managers.as_ref().is_none_or(SimulatedManagers::has_all_copies)
+            && !self.forgetful.keys().any(is_lost)
+            && !self.lacks_copies()
+            && !self.checks.as_ref().is_some_and(|checks| checks.is_only_replica(node))
     }
 
     /// The managers have applied a command: replicas that had lost their memory may have caught up.

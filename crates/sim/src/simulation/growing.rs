@@ -89,7 +89,7 @@ impl<E: Simulated> Simulation<E> {
         let idle: Vec<NodeId> = members.into_iter().filter(|node| !holds(node)).collect();
         let node = *self.random.pick(&idle)?;
         let may_die = self.replacements.asked.is_empty() && self.lease() < LEASE_MAX;
-        if may_die && self.cluster.is_up(node) {
+        if may_die && self.cluster.is_up(node) && self.may_be_gone(node) {
             self.end_instance(node, Time::MAX, true);
             self.gone.insert(node);
         }

@@ -176,7 +176,7 @@ impl<E: Simulated> Simulation<E> {
         let (nodes, count) = (nodes.chain(world.latecomers.iter().copied()), world.clocks.len());
         let managers = world.managers.iter().flat_map(|it| it.datacenters.iter().copied());
         let ends: Vec<usize> = nodes.chain(world.clients.iter().copied()).chain(managers).collect();
-        let managers = world.managers.map(ManagersPlan::serving::<E>);
+        let managers = world.managers.map(|plan| plan.serving::<E>(&topology));
         let options = managers.as_ref().map(|plan| plan.options.clone());
         let workers = topology.workers() as usize;
         let observations = world.is_judged.then(Vec::new);

@@ -4,6 +4,7 @@ use super::{Simulation, SimulationEvent};
 use crate::disk::SimulatedDisk;
 use crate::observed::Simulated;
 use crate::violation::Violation;
+use shoal_engine::engine::OF_NODE;
 use shoal_node::{CheckpointStep, LogRoom, WorkerEvent};
 use shoal_types::Time;
 use shoal_wal::Record;
@@ -76,7 +77,8 @@ impl<E: Simulated> Simulation<E> {
         let Some(room) = room else { return };
         self.work.full_disks += u64::from(room != LogRoom::Enough);
         let node = state.place.node;
-        let stores = self.topology.shard_ids().filter_map(|it| self.cluster.store(node, it));
+        let places = self.topology.shard_ids().chain([OF_NODE]);
+        let stores = places.filter_map(|it| self.cluster.store(node, it));
         stores.for_each(|store| match room {
             LogRoom::None { segment_bytes } => store.log_is_full(segment_bytes),
             LogRoom::Enough => store.log_has_room(),

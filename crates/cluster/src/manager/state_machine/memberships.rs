@@ -10,6 +10,10 @@
 //! live and have their memory; it is declared dead all the same after [`SILENCE_MAX`] leases, as after a crash of several nodes.
 //! And a node that returns has no memory until leaders report that it has caught up.
 //!
+//! Where nodes keep their memory on disks, a process that has the memory of the former one, of a node that was not declared dead, goes
+//! on as the same member: no epoch begins, and other nodes see a pause. And a node is declared dead only where other copies of all
+//! data are left (`departures.rs`), however long it is silent: so no data is lost by a crash of all nodes.
+//!
 //! A process that is started while the lease of the former one runs is not admitted before that lease is over. The former process may
 //! still run, and the epoch that would begin with the admission is the first one in which its node has other replicas.
 //!
@@ -18,9 +22,9 @@
 //! name one membership, and no configuration of that epoch or a later one has an earlier membership of the node.
 
 use super::{APPOINTMENT_EPOCHS, Applied, CLOSING_MAX, JoiningProcess, NodeState, StateMachine};
-use crate::manager::command::HeartbeatRecord;
+use crate::manager::command::{HeartbeatRecord, LeadershipClaim};
 use crate::manager::ids::{Incarnation, Revision};
-use shoal_types::{Epoch, NodeId, Time};
+use shoal_types::{Epoch, NodeId, ShardId, Time};
 
 /// A node that a shard cannot do without is declared dead after so many leases without a heartbeat.
 const SILENCE_MAX: u32 = 16;
@@ -29,16 +33,52 @@ impl StateMachine {
     /// Declares the nodes dead whose leases have run out at `at`.
     pub(super) fn declare_silent_dead(&mut self, at: Time, effects: &mut Vec<Applied>) {
         let silence = self.options.lease_at_manager() * (SILENCE_MAX - 1);
+        let may_depart = !self.has_durable_members() || self.may_depart(at);
         for place in 0..self.nodes.len() {
             let (id, node) = (NodeId(place as u32), self.nodes[place]);
             let lease_end = self.lease_end(&node);
-            if node.alive
-                && lease_end <= at
-                && (!self.is_last_of_majority(id) || lease_end + silence <= at)
-            {
+            let may_leave = match self.has_durable_members() {
+                true => !self.is_last_of_majority(id) && may_depart,
+                false => !self.is_last_of_majority(id) || lease_end + silence <= at,
+            };
+            if node.alive && lease_end <= at && may_leave {
                 self.declare_dead(id, at, effects);
             }
         }
+    }
+
+    /// Whether other copies of all data are left without the nodes whose leases have run out at `at`.
+    fn may_depart(&self, at: Time) -> bool {
+        let nodes = (0..).map(NodeId).zip(&self.nodes);
+        let silent = nodes.filter(|(_, node)| node.alive && self.lease_end(node) <= at);
+        let any = self.options.faults.depart_with_copies;
+        any || self.departures.allow(silent.map(|(id, _)| id))
+    }
+
+    /// Whether no data lacks copies since a node has left, as far as leaders have reported.
+    #[must_use]
+    pub fn has_all_copies(&self) -> bool {
+        self.departures.is_empty()
+    }
+
+    /// Whether it is awaited that the data of the shard is whole.
+    pub(in crate::manager) fn awaits_whole(&self, shard: ShardId) -> bool {
+        self.departures.await_shard(shard)
+    }
+
+    /// A leader reports that in an epoch all data of its shard had as many copies as it is to have. Returns false if another node leads
+    /// the shard.
+    pub(super) fn on_whole(&mut self, claim: LeadershipClaim, epoch: Epoch) -> bool {
+        let leads = self.claimed(&claim).is_some();
+        if leads {
+            self.departures.end(claim.shard, epoch);
+        }
+        leads
+    }
+
+    /// Whether a process of a node is the same member as the one before it, if it has its memory.
+    fn has_durable_members(&self) -> bool {
+        self.options.membership_epochs && self.options.keeps_memory
     }
 
     /// Whether a membership of this node ends with what a majority of some shard's voters has.
@@ -107,13 +147,22 @@ impl StateMachine {
         &self,
         now: Time,
         id: NodeId,
+        lost: bool,
         last_heartbeat: Time,
     ) -> bool {
         let Some(node) = self.nodes.get(id.0 as usize) else { return false };
         let has_former = node.incarnation > Incarnation(0) && node.alive;
         self.options.membership_epochs
+            && !self.remains_member(node, lost)
             && has_former
             && self.lease_end(&node.with_heartbeat(last_heartbeat.min(now))) > now
+    }
+
+    /// Whether a process that is admitted is the same member as the former one of its node. That one runs no more: one process at a time
+    /// uses the disks.
+    fn remains_member(&self, node: &NodeState, lost: bool) -> bool {
+        let has_former = node.incarnation > Incarnation(0) && node.alive;
+        self.has_durable_members() && has_former && !lost
     }
 
     /// Admits a process of a node. Returns false if it is not to be admitted, or not yet, since the lease of the former process
@@ -131,11 +180,12 @@ impl StateMachine {
         if node.incarnation != after || is_over {
             return false; // Another process was admitted since, or none is any more.
         }
-        if self.awaits_lease_end(now, id, last_heartbeat) {
+        if self.awaits_lease_end(now, id, lost, last_heartbeat) {
             return false;
         }
+        let remains = self.remains_member(&node, lost);
         // A node that joins in time, in its first process, was alive from the beginning.
-        let is_new = after > Incarnation(0) || !node.alive;
+        let is_new = !remains && (after > Incarnation(0) || !node.alive);
         let since = if is_new { self.next_membership() } else { Some(node.since) };
         let Some(since) = since else { return false };
         let incarnation = Incarnation(after.0 + 1);
@@ -149,7 +199,7 @@ impl StateMachine {
             incarnation,
             alive: true,
             since,
-            is_first: after == Incarnation(0),
+            is_first: after == Incarnation(0) || remains && node.is_first,
             last_heartbeat: now,
             round: 0,
             known,
@@ -158,11 +208,13 @@ impl StateMachine {
         if lost {
             self.shards.iter_mut().for_each(|shard| _ = shard.assignment.left.remove(&id));
         }
+        // What it has of its former membership is void.
+        let forgets = lost || self.has_durable_members() && !remains;
         // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
             for shard in &mut self.shards {
                 shard.on_new_instance(id, incarnation, lease_end, &self.options);
-                if lost && shard.assignment.holds(id) {
+                if forgets && shard.assignment.holds(id) {
                     shard.lose_memory(id, self.epoch);
                 }
             }
@@ -175,6 +227,10 @@ impl StateMachine {
     fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
         self.nodes[id.0 as usize].alive = false;
         (self.changed, self.members_changed) = (true, true);
+        if self.has_durable_members() {
+            let shards = (0..self.shards.len() as u32).map(ShardId);
+            self.departures.add(id, Epoch(self.epoch.0 + 1), shards);
+        }
         for shard in &mut self.shards {
             if shard.assignment.leader == id && shard.vacant.is_none() {
                 shard.vacant = Some(now);

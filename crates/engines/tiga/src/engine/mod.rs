@@ -42,7 +42,9 @@ use bytes::Bytes;
 use metrics::{NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
 use shoal_engine::client::ClientRouting;
-use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::engine::{
+    Engine, EngineEffect, EngineEffects, EngineEvent, EngineRecords, Setup, Task,
+};
 use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::runtime::Runtime;
@@ -114,7 +116,7 @@ impl Engine for Tiga {
     const LEADER_CANDIDATES: LeaderCandidates = LeaderCandidates::VotersOnly;
     const WORKERS_MAX: Option<u32> = Some(1);
     const RECEIVES_ACCEPTED: bool = true;
-    const HAS_RECORDS: bool = true;
+    const RECORDS: EngineRecords = EngineRecords::OfStreams;
     const USES_TRANSACTION_CLOCK: bool = true;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;

@@ -33,6 +33,8 @@ pub struct Held {
     pub remind_at: Time,
     /// The waits until then.
     pub reminders: Backoff,
+    /// The redo record that has it, once it is applied.
+    pub recorded: u64,
 }
 
 /// All pipelines that a node follows, and those that it replays. Pipelines of the dead stay, as a few numbers each: another
@@ -69,13 +71,14 @@ impl FollowedPipelines {
         let followed = self.followed.entry(pipeline).or_default();
         if inv.previous_validated {
             // Another node may have replayed what this one replays, and have it validated.
-            followed.learn(Slot(slot.0 - 1));
+            followed.learn(scope, pipeline, Slot(slot.0 - 1));
             self.replays.forget(pipeline, Slot(slot.0 - 1));
         }
         if followed.applied < slot {
             let mut reminders = scope.options.repeats();
             let remind_at = scope.now + reminders.advance();
-            followed.received.insert(slot, Held { inv, from, remind_at, reminders });
+            let held = Held { inv, from, remind_at, reminders, recorded: 0 };
+            followed.received.insert(slot, held);
         } else if let Some(held) = followed.pending.get_mut(&slot) {
             (held.inv.followers, held.from) = (inv.followers, from);
         }
@@ -99,7 +102,7 @@ impl FollowedPipelines {
         slot: Slot,
     ) {
         let followed = self.followed.entry(pipeline).or_default();
-        followed.learn(slot);
+        followed.learn(scope, pipeline, slot);
         followed.validate_applied(scope);
         self.replays.forget(pipeline, slot);
         for (to, slot) in followed.apply(scope, ownership) {
@@ -152,12 +155,15 @@ fn note_open(open: &mut BTreeSet<PipelineId>, pipeline: PipelineId, followed: &F
 
 impl Followed {
     /// All slots up to this one are validated.
-    fn learn(&mut self, slot: Slot) {
-        self.validated = self.validated.max(slot);
+    fn learn(&mut self, scope: &mut Scope<'_>, pipeline: PipelineId, slot: Slot) {
+        if self.validated < slot {
+            self.validated = slot;
+            scope.redo.validate(pipeline, slot);
+        }
     }
 
     /// Makes the rows valid of what was applied and is validated.
-    fn validate_applied(&mut self, scope: &mut Scope<'_>) {
+    pub(super) fn validate_applied(&mut self, scope: &mut Scope<'_>) {
         let later = self.pending.split_off(&self.validated.next());
         for (_, Held { inv, .. }) in std::mem::replace(&mut self.pending, later) {
             for writes in &inv.writes {
@@ -180,27 +186,35 @@ impl Followed {
             if skips && !scope.has(ZeusPlantedBug::SkipSlot) {
                 break;
             }
-            let held = first.remove();
+            let mut held = first.remove();
             if slot <= self.applied {
                 continue;
             }
+            scope.redo.apply_slot(&held.inv, held.from, None);
+            held.recorded = scope.redo.next();
             assert!(
                 slot.0 == self.applied.0 + 1 || slot.0 <= self.validated.0 + 1,
                 "Z6: {slot} skips"
             );
-            self.applied = slot;
-            let is_valid = self.validated >= slot;
-            for writes in &held.inv.writes {
-                if ownership.is_replica(&writes.granule) {
-                    ownership.raise_clock(&writes.granule, held.inv.clock);
-                    scope.rows.apply(&writes.granule, &writes.rows, held.inv.version(), is_valid);
-                }
-            }
             acknowledged.push((held.from, slot));
-            if !is_valid {
-                self.pending.insert(slot, held);
-            }
+            self.take(scope, ownership, held);
         }
         acknowledged
+    }
+
+    /// Applies a slot that can be.
+    pub(super) fn take(&mut self, scope: &mut Scope<'_>, ownership: &mut Ownership, held: Held) {
+        let slot = held.inv.slot;
+        self.applied = slot;
+        let is_valid = self.validated >= slot;
+        for writes in &held.inv.writes {
+            if ownership.is_replica(&writes.granule) {
+                ownership.raise_clock(&writes.granule, held.inv.clock);
+                scope.rows.apply(&writes.granule, &writes.rows, held.inv.version(), is_valid);
+            }
+        }
+        if !is_valid {
+            self.pending.insert(slot, held);
+        }
     }
 }

@@ -161,14 +161,16 @@ impl Pipelines {
         }
         let (acknowledged, mut repeats) = (BTreeSet::new(), scope.options.repeats());
         let repeat_at = scope.now + repeats.advance();
+        scope.redo.apply_slot(&inv, scope.node, Some(&touched));
         self.begin(
             scope,
             PendingSlot {
                 inv,
                 acknowledged,
                 touched,
-                tag,
+                tag: Some(tag),
                 readers: Vec::new(),
+                recorded: scope.redo.next(),
                 repeat_at,
                 repeats,
             },

@@ -22,13 +22,24 @@
 //! | `worker_turns.rs` | which worker of the node is next on a granule |
 //! | `followed.rs` | what a follower does |
 //! | `replays.rs`, `replayed_slots.rs` | slots of dead coordinators |
+//! | `restore.rs` | pipelines after a restart |
 
 mod followed;
 mod local;
 mod pipelines;
 mod replayed_slots;
 mod replays;
+mod restore;
 mod worker_turns;
+
+/// How a slot comes back after a restart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RestoredSlot {
+    /// As it was applied: its rows are not there, unless they are of a later moment.
+    Applied,
+    /// From a checkpoint: it is pending, and its rows come with their granules.
+    Pending,
+}
 
 pub use followed::{Followed, FollowedPipelines};
 pub use local::{CommitRefusal, LocalCommit, ReadCommit, ReadRow, ScannedGranule};

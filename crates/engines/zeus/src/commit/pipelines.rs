@@ -37,9 +37,12 @@ pub(super) struct PendingSlot {
     pub acknowledged: BTreeSet<NodeId>,
     /// The granules that it has read or written.
     pub touched: BTreeSet<GranuleId>,
-    pub tag: u64,
+    /// The name of its transaction; `None` if a former process of the node has committed it.
+    pub tag: Option<u64>,
     /// The names of transactions that only read, behind it.
     pub readers: Vec<u64>,
+    /// The redo record that has it.
+    pub recorded: u64,
     pub repeat_at: Time,
     /// The waits until then.
     pub repeats: Backoff,
@@ -62,10 +65,10 @@ pub(super) struct Pipeline {
 #[derive(Debug)]
 pub struct Pipelines {
     /// Those of each worker, by their numbers.
-    workers: Vec<Vec<Pipeline>>,
+    pub(super) workers: Vec<Vec<Pipeline>>,
     /// The pipeline whose pending slots touch a granule, and how many of them do. There is one only: slots of different pipelines
     /// do not depend on each other, since a follower may apply a later one alone.
-    touched: GranuleIndex<(WorkerPipeline, u32)>,
+    pub(super) touched: GranuleIndex<(WorkerPipeline, u32)>,
     pub(super) turns: WorkerTurns,
 }
 
@@ -86,11 +89,11 @@ impl Pipelines {
         Pipelines { workers, touched: GranuleIndex::default(), turns: WorkerTurns::default() }
     }
 
-    fn all(&self) -> impl Iterator<Item = &Pipeline> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Pipeline> {
         self.workers.iter().flatten()
     }
 
-    fn all_mut(&mut self) -> impl Iterator<Item = &mut Pipeline> {
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Pipeline> {
         self.workers.iter_mut().flatten()
     }
 
@@ -278,7 +281,7 @@ impl Pipelines {
 }
 
 /// A slot that touched the granule is validated.
-fn leave(touched: &mut GranuleIndex<(WorkerPipeline, u32)>, granule: &GranuleId) {
+pub(super) fn leave(touched: &mut GranuleIndex<(WorkerPipeline, u32)>, granule: &GranuleId) {
     let (_, count) = touched.get_mut(granule).expect("a pending slot is counted");
     *count -= 1;
     if *count == 0 {
@@ -300,18 +303,21 @@ impl Pipeline {
         validated: &mut Vec<Validated>,
         mut left: impl FnMut(BTreeSet<GranuleId>),
     ) {
-        let mut followers = BTreeSet::new();
+        let (mut followers, before) = (BTreeSet::new(), self.validated);
         while let Some(slot) = self.take_acknowledged(scope) {
             for writes in &slot.inv.writes {
                 scope.rows.validate(&writes.granule, &writes.rows, slot.inv.version());
             }
             left(slot.touched);
             followers.extend(&slot.inv.followers);
-            let tags = std::iter::once(slot.tag).chain(slot.readers);
+            let tags = slot.tag.into_iter().chain(slot.readers);
             let (worker, slot) = (of.worker, slot.inv.slot);
             validated.extend(tags.map(|tag| Validated { worker, slot, tag }));
         }
         let id = Pipelines::id(scope, of);
+        if let Some(id) = id.filter(|_| self.validated > before) {
+            scope.redo.validate(id, self.validated);
+        }
         if let (false, Some(id)) = (followers.is_empty(), id) {
             // Followers of later slots only have to know that they may apply them.
             let mut later: Vec<_> = self.pending.iter().map(|slot| &slot.inv.followers).collect();
@@ -327,7 +333,9 @@ impl Pipeline {
         let oldest = self.pending.front()?;
         let is_first =
             scope.has(ZeusPlantedBug::FirstAckValidates) && !oldest.acknowledged.is_empty();
-        if !oldest.inv.followers.is_subset(&oldest.acknowledged) && !is_first {
+        let is_everywhere = oldest.inv.followers.is_subset(&oldest.acknowledged) || is_first;
+        // Without followers nothing else says that it survives a restart.
+        if !is_everywhere || !scope.redo.is_durable(oldest.recorded) {
             return None;
         }
         let slot = self.pending.pop_front()?;

@@ -89,7 +89,7 @@ impl FollowedPipelines {
         ownership: &mut Ownership,
     ) -> u64 {
         let mut validated = 0;
-        while let Some((pipeline, slot, told)) = self.first_acknowledged(scope.node) {
+        while let Some((pipeline, slot, told)) = self.first_acknowledged(scope) {
             self.on_val(scope, ownership, pipeline, slot);
             scope.send_to_all(told, &MessageBody::ReplicationVal { pipeline, slot });
             validated += 1;
@@ -98,14 +98,21 @@ impl FollowedPipelines {
     }
 
     /// The oldest replayed slot of a pipeline that all its followers have acknowledged, and the nodes that have to know.
-    fn first_acknowledged(&self, node: NodeId) -> Option<(PipelineId, Slot, BTreeSet<NodeId>)> {
-        let mut last = None;
+    fn first_acknowledged(
+        &self,
+        scope: &Scope<'_>,
+    ) -> Option<(PipelineId, Slot, BTreeSet<NodeId>)> {
+        let (node, mut last) = (scope.node, None);
         for ((pipeline, slot), acknowledged) in &self.replays.slots {
             let is_first = last != Some(*pipeline);
             last = Some(*pipeline);
             let pending = &self.followed[pipeline].pending;
+            let is_durable = scope.redo.is_durable(pending[slot].recorded);
             let mut followers = pending[slot].inv.followers.iter();
-            if is_first && followers.all(|other| *other == node || acknowledged.contains(other)) {
+            if is_first
+                && is_durable
+                && followers.all(|other| *other == node || acknowledged.contains(other))
+            {
                 let told = pending.values().flat_map(|held| held.inv.followers.iter().copied());
                 return Some((*pipeline, *slot, told.filter(|other| *other != node).collect()));
             }

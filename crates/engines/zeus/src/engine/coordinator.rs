@@ -326,6 +326,11 @@ impl Zeus {
     ) -> CommitProgress {
         let (now, worker) = (self.now(), self.runtime.worker_context.place.worker);
         let epoch = transaction.remote_branches.epoch;
+        if transaction.commits_writes()
+            && let Err(full) = self.shared.room.check_logs()
+        {
+            return CommitProgress::Told(Err(full));
+        }
         let old = Err(Aborted::from(Conflict::EpochNotOpen { epoch }).into());
         let writes = transaction.commits_writes();
         if writes {

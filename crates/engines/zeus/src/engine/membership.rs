@@ -1,6 +1,5 @@
 //! Configurations: the views of the protocol are made of them, and closed epochs are reported.
 
-use super::shared::placement;
 use super::{FIRST_EPOCH, Zeus, ZeusEffects, ZeusObservation};
 use crate::view::{Directory, View};
 use shoal_cluster::manager::{Assignment, Configuration, Incarnation};
@@ -24,7 +23,7 @@ impl Zeus {
             let before = shared.node.view().member(node);
             if shared.placed.is_none_or(|placed| placed < configuration.age()) {
                 shared.placed = Some(configuration.age());
-                shared.node.place(now, placement(&configuration.topology));
+                shared.node.place(now, Arc::clone(&configuration.topology).into());
             }
             shared.node.enter(now, view);
             (before, shared.node.view().member(node))

@@ -20,12 +20,15 @@
 //! | `move_pace.rs` | which granules move so often that transactions go to them |
 //! | `coordinator.rs` | a transaction from its first operation until it is answered |
 //! | `membership.rs` | configurations, ends of epochs |
+//! | `checkpoint.rs`, `node_checkpoint.rs` | the log on disk: restarts and checkpoints |
 
+mod checkpoint;
 mod coordinator;
 mod membership;
 mod message;
 mod metrics;
 mod move_pace;
+mod node_checkpoint;
 mod observation;
 mod options;
 mod shared;
@@ -42,10 +45,13 @@ pub use transaction_fact::TransactionFact;
 
 use crate::view::Member;
 use metrics::{MoveRate, NODE_COLUMNS, SHARD_METRICS, STAGES};
+use node_checkpoint::{NodeCheckpoint, empty_checkpoint};
 use shared::{NodeOutput, SharedNode};
 use shoal_cluster::manager::{Configuration, KnownEpochs};
 use shoal_engine::client::ClientRouting;
-use shoal_engine::engine::{Engine, EngineEffect, EngineEffects, EngineEvent, Setup, Task};
+use shoal_engine::engine::{
+    Engine, EngineEffect, EngineEffects, EngineEvent, EngineRecords, OF_NODE, Setup, Task,
+};
 use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
 use shoal_engine::execution::runtime::Runtime;
@@ -98,6 +104,10 @@ pub struct Zeus {
     move_rate: MoveRate,
     /// When waits are looked at for those that have lasted too long.
     waits_due: Time,
+    /// The node's part of a checkpoint; the first worker gives it.
+    checkpoint: NodeCheckpoint,
+    /// When it is looked at next whether the granules of shards have their degree.
+    whole_due: Time,
 }
 
 impl Engine for Zeus {
@@ -109,6 +119,7 @@ impl Engine for Zeus {
     type Counters = ZeusCounters;
 
     const MEMBERSHIP_EPOCHS: bool = true;
+    const RECORDS: EngineRecords = EngineRecords::OfNode;
     const CLIENT_ROUTING: ClientRouting = ClientRouting::Owners;
     const STAGES: &'static [CommitStage] = STAGES;
     const SHARD_METRICS: &'static [ShardMetric] = SHARD_METRICS;
@@ -124,8 +135,8 @@ impl Engine for Zeus {
     }
 
     /// Rows are in no store.
-    fn store(_: &ZeusShared, _: ShardId) -> Option<&Arc<Store>> {
-        None
+    fn store(shared: &ZeusShared, shard: ShardId) -> Option<&Arc<Store>> {
+        (shard == OF_NODE).then_some(&shared.room)
     }
 
     fn new(worker: WorkerId, shared: Arc<ZeusShared>, seed: u64) -> Zeus {
@@ -155,6 +166,8 @@ impl Engine for Zeus {
             counters: ZeusCounters::default(),
             move_rate: MoveRate::NONE,
             waits_due: Time::ZERO,
+            checkpoint: NodeCheckpoint::default(),
+            whole_due: Time::ZERO,
             shared,
         }
     }
@@ -201,7 +214,19 @@ impl Engine for Zeus {
                 self.report(effects);
             }
             EngineEvent::Deposed { shard, by: _ } => drop(self.led.remove(&shard)),
-            // Nothing is in streams, nothing depends on the ends of epochs, and nodes keep nothing on disk.
+            EngineEvent::Recorded { records, .. } => {
+                self.with_node(effects, |shared| shared.node.recorded(now, records));
+            }
+            EngineEvent::CheckpointRead { part, .. } => {
+                self.with_node(effects, |shared| shared.node.restore(now, &part));
+            }
+            EngineEvent::RecordsRead { records, .. } => self.restore(now, &records, effects),
+            EngineEvent::CheckpointWanted { shard: OF_NODE } => {
+                self.begin_checkpoint(now, effects);
+            }
+            EngineEvent::CheckpointWanted { shard } => effects.push(empty_checkpoint(shard)),
+            EngineEvent::CheckpointWritten { .. } => self.checkpoint_written(effects),
+            // Nothing is in streams, and nothing depends on the ends of epochs.
             EngineEvent::Promised { .. }
             | EngineEvent::Accepted { .. }
             | EngineEvent::Durable { .. }
@@ -209,11 +234,6 @@ impl Engine for Zeus {
             | EngineEvent::Settled { .. }
             | EngineEvent::SnapshotWanted { .. }
             | EngineEvent::Restored { .. }
-            | EngineEvent::CheckpointWanted { .. }
-            | EngineEvent::CheckpointWritten { .. }
-            | EngineEvent::CheckpointRead { .. }
-            | EngineEvent::Recorded { .. }
-            | EngineEvent::RecordsRead { .. }
             | EngineEvent::Timer
             | EngineEvent::Nudged => {}
         }
@@ -223,6 +243,8 @@ impl Engine for Zeus {
             }
             node.node.rows().validations()
         });
+        self.give_checkpoint(now, effects);
+        self.report_whole(now, effects);
         self.look_at_watched(effects);
         if self.holds_lease(now) {
             self.run(now, effects);
@@ -352,15 +374,18 @@ impl Zeus {
         effects: &mut ZeusEffects,
         step: impl FnOnce(&mut SharedNode) -> T,
     ) -> T {
+        let place = self.runtime.worker_context.place;
         let mut shared = self.shared.lock();
         let result = step(&mut shared);
-        let output = shared.take_output();
+        let output = shared.take_output(place.worker);
         if let Some(observations) = &mut effects.observations {
             observation::show(&mut shared, observations);
         }
         drop(shared);
-        let place = self.runtime.worker_context.place;
-        let NodeOutput { effects: wanted, woken } = output;
+        let NodeOutput { effects: wanted, woken, records } = output;
+        for record in records {
+            effects.push(EngineEffect::Record { shard: OF_NODE, record, is_first: false });
+        }
         for crate::options::Effect::Send { to, message } in wanted {
             let to = WorkerPlace { node: to, ..place };
             let message = ZeusEngineMessage::Protocol(vec![message]);
@@ -389,8 +414,10 @@ impl Zeus {
         let pending = watched.filter_map(|it| it.pending_until);
         let waits = (!self.transactions.is_empty()).then_some(self.waits_due);
         let missed = has_missed.then_some(now);
+        let log = [self.checkpoint.due(), self.reports_whole().then_some(self.whole_due)];
         let due = [node, waits, missed, self.runtime.next_due().filter(|_| runs)];
-        if let Some(at) = due.into_iter().flatten().chain(pending).min() {
+        let due = due.into_iter().chain(log);
+        if let Some(at) = due.flatten().chain(pending).min() {
             effects.push(EngineEffect::Timer { at: at.max(now) });
         }
     }

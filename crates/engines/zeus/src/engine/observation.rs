@@ -61,6 +61,9 @@ pub struct ShownRow {
 
 /// Shows what has become of transactions, and then the granules that have changed.
 pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservation>) {
+    if shared.node.is_restoring() {
+        return;
+    }
     let facts = shared.facts.drain(..);
     observations.extend(facts.map(|(worker, fact)| ZeusObservation::Transaction { worker, fact }));
     let changed = shared.node.take_changed();

@@ -5,18 +5,17 @@ use super::options::ZeusEngineOptions;
 use super::transaction::KnownGranules;
 use super::transaction_fact::TransactionFact;
 use crate::commit::Validated;
-use crate::granule::GranuleLayout;
 use crate::node::ZeusNode;
 use crate::options::Effect;
 use crate::ownership::Ticket;
 use crate::record::Level;
-use crate::scope::Placement;
+use bytes::Bytes;
 use shoal_cluster::manager::{Generation, Revision};
-use shoal_cluster::topology::Topology;
 use shoal_engine::client::REQUESTS_TABLE;
 use shoal_engine::engine::Setup;
+use shoal_store::Store;
 use shoal_types::{NodeId, Time, WorkerId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared by the workers of a node. Any of them steps the node; a step leaves news for the workers whose transactions it is
@@ -25,6 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct ZeusShared {
     pub(super) node: NodeId,
     pub(super) setup: Setup<ZeusEngineOptions>,
+    /// Has no rows, and says whether the log on disk has room.
+    pub(super) room: Arc<Store>,
     state: Mutex<SharedNode>,
 }
 
@@ -32,6 +33,8 @@ pub struct ZeusShared {
 #[derive(Debug)]
 pub(super) struct SharedNode {
     pub(super) node: ZeusNode,
+    /// What waits for the log on disk, if the node has one.
+    log: Option<NodeLog>,
     /// The configuration whose tables are placed: workers learn of them one after the other.
     pub(super) placed: Option<(Generation, Revision)>,
     /// What each worker is to learn.
@@ -52,6 +55,15 @@ pub(super) struct SharedNode {
     pub(super) refused_as_lost: u64,
 }
 
+/// What a node's log on disk is to have, and what waits until it has it.
+#[derive(Debug, Default)]
+struct NodeLog {
+    /// Redo records that the first worker has not taken.
+    records: Vec<Bytes>,
+    /// What is to be sent, with the record that it follows from (rule Z22).
+    waiting: VecDeque<(u64, Effect)>,
+}
+
 /// What has become possible for a worker, most of it for its transactions.
 #[derive(Debug, Default)]
 pub(super) struct WorkerNews {
@@ -68,7 +80,12 @@ pub(super) struct WorkerNews {
 pub(super) struct NodeOutput {
     pub(super) effects: Vec<Effect>,
     pub(super) woken: Vec<WorkerId>,
+    /// Records for the log on disk; the first worker writes them.
+    pub(super) records: Vec<Bytes>,
 }
+
+/// The worker whose log has the records of the node.
+pub(super) const LOG_WORKER: WorkerId = WorkerId(0);
 
 /// The tickets of a node's workers differ by this many low bits.
 const WORKER_BITS: u32 = 8;
@@ -82,10 +99,16 @@ impl ZeusShared {
     pub(super) fn new(setup: &Setup<ZeusEngineOptions>, node: NodeId) -> ZeusShared {
         let workers = setup.topology.workers();
         assert!(workers <= 1 << WORKER_BITS, "{workers} workers of a node are too many");
-        let placement = placement(&setup.topology);
+        let placement = Arc::clone(&setup.topology).into();
         let options = setup.options.protocol;
+        let mut protocol = ZeusNode::new(node, workers, placement, options, u64::from(node.0));
+        let is_on_disk = setup.topology.durability().is_on_disk();
+        if is_on_disk {
+            protocol.record();
+        }
         let state = SharedNode {
-            node: ZeusNode::new(node, workers, placement, options, u64::from(node.0)),
+            node: protocol,
+            log: is_on_disk.then(NodeLog::default),
             placed: None,
             news: (0..workers).map(|_| WorkerNews::default()).collect(),
             watching: BTreeSet::new(),
@@ -96,7 +119,8 @@ impl ZeusShared {
             sent_to_owners: 0,
             refused_as_lost: 0,
         };
-        ZeusShared { node, setup: setup.clone(), state: Mutex::new(state) }
+        let room = Arc::new(Store::new(shoal_store::Options::default()));
+        ZeusShared { node, setup: setup.clone(), room, state: Mutex::new(state) }
     }
 
     /// The node, for a part of a step.
@@ -106,8 +130,9 @@ impl ZeusShared {
 }
 
 impl SharedNode {
-    /// Sorts what the node has left since this was asked last.
-    pub(super) fn take_output(&mut self) -> NodeOutput {
+    /// Sorts what the node has left since this was asked last, for a worker that has stepped it.
+    pub(super) fn take_output(&mut self, worker: WorkerId) -> NodeOutput {
+        let is_log_worker = worker == LOG_WORKER;
         let mut woken = Vec::new();
         for Ticket(ticket) in self.node.take_ready() {
             let worker = WorkerId((ticket & ((1 << WORKER_BITS) - 1)) as u32);
@@ -127,9 +152,23 @@ impl SharedNode {
             self.news.iter_mut().for_each(|news| news.has_copied = true);
             woken.extend((0..self.news.len() as u32).map(WorkerId));
         }
+        let mut effects = self.node.take_effects();
+        let mut records = Vec::new();
+        if let Some(log) = &mut self.log {
+            log.records.extend(self.node.take_redo());
+            match is_log_worker {
+                true => records = std::mem::take(&mut log.records),
+                false if log.records.is_empty() => {}
+                false => woken.push(LOG_WORKER),
+            }
+            let (made, durable) = self.node.records();
+            log.waiting.extend(effects.drain(..).map(|effect| (made, effect)));
+            let are_due = log.waiting.partition_point(|(follows, _)| *follows <= durable);
+            effects.extend(log.waiting.drain(..are_due).map(|(_, effect)| effect));
+        }
         woken.sort_unstable();
         woken.dedup();
-        NodeOutput { effects: self.node.take_effects(), woken }
+        NodeOutput { effects, woken, records }
     }
 
     /// The owner of the least granule that a transaction is about to ask the ownership of, if that granule has moved here too
@@ -165,9 +204,4 @@ impl SharedNode {
     pub(super) fn take_news(&mut self, worker: WorkerId) -> WorkerNews {
         std::mem::take(&mut self.news[worker.0 as usize])
     }
-}
-
-/// Where the granules of these tables have their directories.
-pub(super) fn placement(topology: &Arc<Topology>) -> Placement {
-    Placement { topology: Arc::clone(topology), layout: GranuleLayout::of(topology) }
 }

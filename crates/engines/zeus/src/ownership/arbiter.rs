@@ -136,6 +136,7 @@ impl Ownership {
         let of = scope.rows.granule(granule).filter(|_| is_first && rows.is_some());
         assert!(of.is_none_or(|of| of.is_valid()), "Z4: {granule} moves with pending rows");
         scope.rows.change(granule);
+        scope.redo.touch(granule);
         scope.send(answer_to, MessageBody::Ack(OwnershipAck { inv, rows }));
         if scope.has(ZeusPlantedBug::ArbitersApplyFirst) {
             self.on_val(scope, granule, record);
@@ -168,6 +169,7 @@ impl Ownership {
         record: OwnershipRecord,
     ) {
         scope.rows.change(granule);
+        scope.redo.touch(granule);
         let o_ts = record.o_ts;
         self.forget_collected(granule, o_ts);
         let holding = self.holding_mut(granule);
@@ -195,6 +197,7 @@ impl Ownership {
             return self.on_val(scope, granule, record);
         }
         scope.rows.change(granule);
+        scope.redo.touch(granule);
         holding.set_record(scope, granule, record);
         if scope.is_directory_node(granule) {
             self.uneven.insert(granule.clone());
@@ -249,6 +252,7 @@ impl Holding {
         if level == Level::None && self.is_replica {
             self.drop_copy();
             scope.rows.discard(granule);
+            scope.redo.discard_rows(granule);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::granule::GranuleId;
 use crate::message::MessageBody;
 use crate::record::{Level, OwnershipTs, READERS_MIN, RequestKind};
 use crate::scope::Scope;
-use shoal_types::NodeId;
+use shoal_types::{NodeId, ShardId};
 use std::ops::Bound;
 
 /// So many readers more than [`READERS_MIN`] may stay after a move: nodes that read a granule often would only ask again.
@@ -20,6 +20,9 @@ const READERS_SPARE: usize = 1;
 
 /// So many granules that cannot be corrected yet are looked at in each turn of `ZeusOptions::repeat_after`.
 const LOOKED_AT_MAX: usize = 64;
+
+/// So many granules are looked at together by [`Ownership::is_whole`].
+const WHOLE_LOOKED_AT_MAX: usize = 1024;
 
 /// How far the degree of a granule is.
 enum DegreeProgress {
@@ -120,6 +123,32 @@ impl Ownership {
             return DegreeProgress::Asked;
         }
         DegreeProgress::Done
+    }
+
+    /// Whether all granules of a shard have their degree, or are lost, as far as this directory node knows. Looks at some of them, behind
+    /// those that had it: in one epoch no granule loses a reader that it needs (rule Z14).
+    pub(crate) fn is_whole(&mut self, scope: &mut Scope<'_>, shard: ShardId) -> bool {
+        if !scope.view.is_directory_node(shard, scope.node) || scope.copying.contains(&shard) {
+            return false;
+        }
+        let search = self.whole.entry(shard).or_default();
+        let readers_min = READERS_MIN.min(scope.view.members.len() - 1);
+        if search.is_over {
+            return true;
+        }
+        let after = search.until.clone();
+        let behind = self.granules.iter_after(after.as_ref());
+        for (granule, holding) in behind.take(WHOLE_LOOKED_AT_MAX) {
+            let record = &holding.record;
+            let has_degree = record.owner.is_some() && record.readers.len() >= readers_min;
+            let is_none = record.is_uncreated() || record.is_lost();
+            if scope.placement.shard_of(granule) == shard && !has_degree && !is_none {
+                return false;
+            }
+            search.until = Some(granule.clone());
+        }
+        search.is_over = self.granules.iter_after(search.until.as_ref()).next().is_none();
+        search.is_over
     }
 
     /// The owner has too few readers and chose this node. It asks once; the owner repeats itself.

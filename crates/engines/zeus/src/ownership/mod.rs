@@ -25,7 +25,8 @@
 //! | `driver.rs` | a directory node that grants requests |
 //! | `favoured.rs` | whose turn is next |
 //! | `arbiter.rs` | invalidation, acknowledgement, validation, replay |
-//! | `degree.rs`, `corrections.rs` | how many readers a granule has, and how many are corrected at a time |
+//! | `degree.rs`, `corrections.rs`, `whole_search.rs` | how many readers a granule has, and how many are corrected at a time |
+//! | `restore.rs` | what is recorded of granules, and a restart |
 //! | `open.rs` | what is pending or requested, and when it is due |
 
 mod arbiter;
@@ -37,13 +38,16 @@ mod holding;
 mod open;
 mod parts;
 mod requester;
+mod restore;
 mod wants;
+mod whole_search;
 
 use corrections::{Corrections, LOOKED_AT_AFTER};
 use favoured::Favoured;
 pub use holding::{Holding, OpenRequest, PendingInv};
 use open::OpenGranules;
 pub use wants::{Ticket, Want, Wants};
+use whole_search::WholeSearch;
 
 use crate::granule::GranuleId;
 use crate::granule_map::GranuleMap;
@@ -51,7 +55,7 @@ use crate::message::OwnershipAck;
 use crate::record::{Level, OwnershipRecord, OwnershipTs};
 use crate::scope::Scope;
 use bytes::Bytes;
-use shoal_types::{Backoff, Clock, NodeId, Random, Time};
+use shoal_types::{Backoff, Clock, NodeId, Random, ShardId, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -125,6 +129,8 @@ pub struct Ownership {
     recruit_at: Time,
     /// When granules without an owner are taken.
     adopt_at: Time,
+    /// How far the granules of shards were found to have their degree.
+    whole: BTreeMap<ShardId, WholeSearch>,
     /// Granules of tables that are dropped wait for their slots, and are freed then.
     has_dropped: bool,
     /// The number of the request made last.
@@ -151,6 +157,7 @@ impl Ownership {
             corrected: None,
             recruit_at: Time::ZERO,
             adopt_at: Time::ZERO,
+            whole: BTreeMap::new(),
             has_dropped: false,
             requests: 0,
             random: Random::new(seed),
@@ -258,6 +265,7 @@ impl Ownership {
         self.has_dropped |= scope.placement.layout.is_dropped(granule.family);
         self.changed.insert(granule.clone());
         scope.rows.change(granule);
+        scope.redo.touch(granule);
         self.schedule(scope, granule);
         let o_ts = self.known_o_ts(granule);
         if self.corrections.look_at(granule, o_ts, scope.now) {
@@ -324,6 +332,8 @@ impl Ownership {
             self.granules.remove(&granule);
             scope.rows.discard(&granule);
             scope.rows.change_whole(&granule);
+            scope.redo.touch(&granule);
+            scope.redo.discard_rows(&granule);
             self.open.close(&granule);
             self.uneven.remove(&granule);
             self.favoured.remove(&granule);
@@ -383,6 +393,7 @@ impl Ownership {
         self.forgotten.clear();
         self.favoured.clear();
         self.corrections = Corrections::default();
+        self.whole.clear();
         self.recruit_at = scope.now;
         let mut has_lost_owner = false;
         for (granule, holding) in self.granules.iter_mut() {

@@ -381,10 +381,14 @@ impl Ownership {
                 match rows {
                     Some(carried) => {
                         holding.clock = carried.clock;
+                        scope.redo.receive_rows(&inv.granule, &carried.rows);
                         scope.rows.receive(&inv.granule, carried.rows);
                     }
                     // Nothing of the granule was pending when its owner let it go.
-                    None => scope.rows.validate_all(&inv.granule),
+                    None => {
+                        scope.redo.validate_rows(&inv.granule, holding.clock);
+                        scope.rows.validate_all(&inv.granule);
+                    }
                 }
                 (holding.is_replica, holding.serves, holding.begins_empty) = (true, true, false);
             }

@@ -27,6 +27,17 @@ impl Barrier {
         Barrier { replaying: live, unaware, has_epoch, repeat_at: Time::default() }
     }
 
+    /// The live nodes that have not replayed, and those that may not know it of this one, if there is an epoch.
+    pub(crate) fn state(&self) -> Option<(&BTreeSet<NodeId>, &BTreeSet<NodeId>)> {
+        self.has_epoch.then_some((&self.replaying, &self.unaware))
+    }
+
+    /// The state that a former process of the node had recorded.
+    pub(crate) fn restore(&mut self, replaying: BTreeSet<NodeId>, unaware: BTreeSet<NodeId>) {
+        (self.replaying, self.unaware) = (replaying, unaware);
+        self.has_epoch = true;
+    }
+
     /// Whether all live nodes have replayed.
     pub(crate) fn is_passed(&self) -> bool {
         self.has_epoch && self.replaying.is_empty()

@@ -128,6 +128,18 @@ impl DirectoryCopies {
         self.shards = self.copying.iter().map(|shard| (*shard, Copying::of(node, view))).collect();
     }
 
+    /// The state that a former process of the node had recorded.
+    pub(crate) fn restore(&mut self, copying: BTreeSet<ShardId>, rebuilt: BTreeSet<ShardId>) {
+        (self.copying, self.rebuilt) = (copying, rebuilt);
+    }
+
+    /// After a restart, copies that were under way begin anew.
+    pub(crate) fn end_restore(&mut self, node: NodeId, view: &View, now: Time) {
+        self.alone.clear();
+        self.repeat_at = now;
+        self.shards = self.copying.iter().map(|shard| (*shard, Copying::of(node, view))).collect();
+    }
+
     /// Asks the sources for what is missing.
     pub(crate) fn repeat(&mut self, scope: &mut Scope<'_>) {
         if self.wakes_at().is_none_or(|at| at > scope.now) {

@@ -1,10 +1,11 @@
 //! A few nodes, the messages between them, and a manager that is always right about its own epochs.
 
 use crate::checks;
+use crate::disk::NodeDisk;
 use bytes::Bytes;
 use shoal_cluster::topology::{Partitioning, Topology};
 use shoal_types::wire::{decode, encode};
-use shoal_types::{Epoch, NodeId, TableId, Time};
+use shoal_types::{Epoch, NodeId, Random, TableId, Time};
 use shoal_zeus::commit::Validated;
 use shoal_zeus::{
     Directory, Effect, GranuleId, GranuleLayout, Placement, View, ZeusMessage, ZeusNode,
@@ -40,6 +41,8 @@ pub struct Cluster {
     pub validated: Vec<(NodeId, Validated)>,
     /// The first rule that was broken.
     pub violation: Option<String>,
+    /// The disks of nodes that have one.
+    pub disks: BTreeMap<NodeId, NodeDisk>,
     placement: Placement,
     workers: u32,
     options: ZeusOptions,
@@ -79,6 +82,7 @@ impl Cluster {
             trace: Vec::new(),
             validated: Vec::new(),
             violation: None,
+            disks: BTreeMap::new(),
             placement,
             workers,
             options,
@@ -124,7 +128,11 @@ impl Cluster {
         let now = self.clock_of(node);
         let up = self.nodes.get_mut(&node)?.as_mut()?;
         let result = step(up, now);
-        let (effects, validated) = (up.take_effects(), up.take_validated());
+        let effects = match self.disks.get_mut(&node) {
+            Some(disk) => disk.take(up),
+            None => up.take_effects(),
+        };
+        let validated = up.take_validated();
         let ready = up.take_ready();
         for Effect::Send { to, message } in effects {
             assert_ne!(to, node, "{node} sends to itself: {message:?}");
@@ -233,6 +241,44 @@ impl Cluster {
     /// The node loses all it has.
     pub fn crash(&mut self, node: NodeId) {
         self.nodes.insert(node, None);
+    }
+
+    /// The nodes have disks from now on: nothing has happened yet.
+    pub fn keep_on_disks(&mut self) {
+        for (node, up) in self.nodes.iter_mut().filter_map(|(node, up)| Some((*node, up.as_mut()?)))
+        {
+            up.record();
+            up.end_restore(Time::ZERO);
+            self.disks.insert(node, NodeDisk::default());
+        }
+    }
+
+    /// What a node has written is flushed.
+    pub fn flush(&mut self, node: NodeId) {
+        let records = self.disks.get_mut(&node).map_or(0, NodeDisk::flush);
+        if records > 0 {
+            self.step(node, |node, now| node.recorded(now, records));
+        }
+    }
+
+    /// A node goes on with a checkpoint.
+    pub fn advance_checkpoint(&mut self, node: NodeId) {
+        if let (Some(disk), Some(up)) = (self.disks.get_mut(&node), &self.nodes[&node]) {
+            disk.advance_checkpoint(up);
+        }
+    }
+
+    /// The process of a node ends, and the next one has what its disk has. It learns of the configuration later.
+    pub fn bounce(&mut self, node: NodeId, random: &mut Random) {
+        let mut new = self.empty(node);
+        let now = self.clock_of(node);
+        let disk = self.disks.get_mut(&node).expect("it has a disk");
+        disk.crash(random);
+        new.record();
+        disk.records().for_each(|record| new.restore(now, record));
+        new.end_restore(now);
+        self.trace.push(format!("{node} restarts with its disk"));
+        self.nodes.insert(node, Some(new));
     }
 
     /// A new process of the node runs; it learns of the configuration later.

@@ -2,6 +2,7 @@
 
 mod checks;
 mod cluster;
+mod disk;
 mod history;
 mod kills;
 mod limits;
