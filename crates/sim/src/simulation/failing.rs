@@ -430,7 +430,8 @@ impl<E: Simulated> Simulation<E> {
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
         if E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk() {
-            return self.others_have_all(node);
+            // Of a node that has left, nothing counts any more.
+            return !truth.nodes[node.0 as usize].alive || self.others_have_all(node);
         }
         truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
             let others = it.full_voters().filter(|voter| *voter != node);

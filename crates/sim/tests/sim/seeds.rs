@@ -203,6 +203,12 @@ fn seeds_on_disks_keep_the_rules_of_tiga() {
 }
 
 #[test]
+fn seeds_on_disks_keep_the_rules_of_zeus() {
+    seeds_on_disks_keep_the_rules::<Zeus>();
+    seeds_on_bad_disks_keep_the_rules::<Zeus>();
+}
+
+#[test]
 fn seeds_on_disks_keep_the_rules_of_two_phase_commit() {
     seeds_on_disks_keep_the_rules::<TwoPhaseCommit>();
 }
