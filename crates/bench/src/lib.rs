@@ -9,8 +9,8 @@
 //! generic: the command is compiled without it, and with fewer optimisations, while what is measured has all of them. A
 //! cluster is a trait ([`OwnCluster`]), so that this crate needs no server and is compiled beside it.
 //!
-//! Read in this order: [`load`] has the workloads, [`cluster`] what is needed of a cluster, [`remote`], [`regions`] and
-//! [`inside`] the places of clients, [`measure`] the runs.
+//! Read in this order: [`load`] has the workloads, [`cluster`] what is needed of a cluster, [`remote`], [`regions`], [`inside`]
+//! and [`threads`] the places of clients, [`measure`] the runs.
 
 pub mod cluster;
 pub mod inside;
@@ -18,6 +18,7 @@ pub mod load;
 pub mod measure;
 pub mod regions;
 pub mod remote;
+pub mod threads;
 
 pub use cluster::{MeasuredCluster, OwnCluster, table_definition};
 pub use load::{BenchLoad, HomesLoad, IncrementsLoad, MicroLoad, TpccLoad, YcsbLoad};

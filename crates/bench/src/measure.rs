@@ -5,6 +5,7 @@ use crate::inside::InsideClients;
 use crate::load::{BenchLoad, Load, with_load};
 use crate::regions::RegionClients;
 use crate::remote::{ConnectedClients, RemoteDatabase};
+use crate::threads::ThreadClients;
 use shoal_client::{ClusterOptions, Embedded};
 use shoal_types::Error;
 use shoal_workloads::bench::{
@@ -86,15 +87,17 @@ impl BenchLoad {
 }
 
 impl Bench<'_> {
-    /// Measures embedded databases, which `make` makes, one for each run.
+    /// Measures embedded databases, which `make` makes, one for each run. The clients share so many threads; `None`: each has one
+    /// to itself.
     ///
     /// # Errors
     /// A sentence that says what went wrong.
     pub fn embedded(
         self,
+        threads: Option<usize>,
         make: &mut dyn FnMut() -> Result<Embedded, String>,
     ) -> Result<Measurement, String> {
-        with_load!(self.load, load => embedded(load, self, make))
+        with_load!(self.load, load => embedded(load, self, threads, make))
     }
 
     /// Measures the cluster that `connect` connects to, by these clients.
@@ -168,13 +171,21 @@ fn divisions(load: &impl Load, shards: u32) -> Result<Vec<(String, Division)>, S
 fn embedded(
     load: &impl Load,
     bench: Bench<'_>,
+    threads: Option<usize>,
     make: &mut dyn FnMut() -> Result<Embedded, String>,
 ) -> Result<Measurement, String> {
-    bench.run(|| {
+    let mut start = || {
         let db = make()?;
         let workload = load.whole(&db).map_err(|error| error.to_string())?;
-        Ok((Threads(db), Arc::new(workload)))
-    })
+        Ok::<_, String>((db, Arc::new(workload)))
+    };
+    match threads {
+        None => bench.run(|| start().map(|(db, workload)| (Threads(db), workload))),
+        Some(threads) => bench.run(|| {
+            let (db, workload) = start()?;
+            Ok((ThreadClients::new(db, threads)?, workload))
+        }),
+    }
 }
 
 fn connected(
@@ -244,7 +255,7 @@ mod tests {
             progress: &mut |_| (),
         };
         let why = "cannot connect to the cluster: a:1: cannot connect";
-        let failed = bench.embedded(&mut || Err(why.to_owned()));
+        let failed = bench.embedded(None, &mut || Err(why.to_owned()));
         assert_eq!(failed.expect_err("nothing to measure"), why);
     }
 }

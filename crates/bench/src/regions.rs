@@ -3,6 +3,7 @@
 
 use crate::remote::{LOADERS_MAX, RemoteDatabase, connect};
 use shoal_client::{Cluster, ClusterOptions};
+use shoal_types::Database;
 use shoal_workloads::bench::{BenchPlace, BenchRole, Work, block_on};
 use std::fmt;
 use std::future::Future;
@@ -12,15 +13,20 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{LocalSet, spawn_local};
 
-/// Makes the work of a client on the thread of its region.
-type StartClient = Box<dyn FnOnce(Cluster) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+/// Makes the work of a client on a thread that it shares.
+pub(crate) type StartClient<D> = Box<dyn FnOnce(D) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// The work of a client, to be made on a thread that it shares.
+pub(crate) fn start_client<D: Database + 'static>(work: impl Work) -> StartClient<D> {
+    Box::new(|db| Box::pin(work.run(db)))
+}
 
 /// Clients in several regions, which take turns. Data is loaded and judged from where the judge is.
 pub struct RegionClients {
     judge: RemoteDatabase,
     regions: Vec<String>,
     /// The threads of the regions.
-    threads: Vec<UnboundedSender<StartClient>>,
+    threads: Vec<UnboundedSender<StartClient<Cluster>>>,
 }
 
 impl RegionClients {
@@ -46,12 +52,16 @@ impl RegionClients {
     }
 }
 
-/// Runs the clients of a region, until the place is gone and all have ended.
-fn run_clients(cluster: &Cluster, runtime: &Runtime, mut started: UnboundedReceiver<StartClient>) {
+/// Runs clients that share a thread, until their place is gone and all have ended.
+pub(crate) fn run_clients<D: Database + 'static>(
+    db: &D,
+    runtime: &Runtime,
+    mut started: UnboundedReceiver<StartClient<D>>,
+) {
     let clients = LocalSet::new();
     clients.block_on(runtime, async {
         while let Some(start) = started.recv().await {
-            spawn_local(start(cluster.clone()));
+            spawn_local(start(db.clone()));
         }
     });
     runtime.block_on(clients);
@@ -89,10 +99,8 @@ impl BenchPlace for RegionClients {
                 drop(thread::spawn(move || block_on(work.run(db))));
             }
             BenchRole::Client(number) => {
-                let start =
-                    |cluster| Box::pin(work.run(cluster)) as Pin<Box<dyn Future<Output = ()>>>;
                 // A thread that has panicked starts none, and one is missing.
-                let _ = self.threads[number % self.threads.len()].send(Box::new(start));
+                let _ = self.threads[number % self.threads.len()].send(start_client(work));
             }
         }
     }

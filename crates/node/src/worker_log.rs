@@ -504,11 +504,22 @@ impl WorkerLog {
         effects.extend(wanted.into_iter().map(DiskEffect::Log));
     }
 
-    /// Appends the worker's records.
+    /// Appends the worker's records, and goes on.
     pub fn write(&mut self, records: Vec<Record>, effects: &mut Vec<DiskEffect>) {
+        self.append(records);
+        self.go_on(effects);
+    }
+
+    /// Appends the worker's records. They are written with the next group, which [`go_on`](WorkerLog::go_on) or the answer to an effect
+    /// begins: what is appended before belongs to it.
+    pub fn append(&mut self, records: Vec<Record>) {
         for record in records {
             self.writer.append(record);
         }
+    }
+
+    /// Begins the next group, if none is under way and there are records for one.
+    pub fn go_on(&mut self, effects: &mut Vec<DiskEffect>) {
         self.with_writer(effects, |writer, effects| writer.go_on(effects));
     }
 

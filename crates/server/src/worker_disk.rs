@@ -5,8 +5,8 @@
 //!        ◄─ command: news ───────              │ └ a thread that makes the next segment
 //!                                              └ checkpoint thread
 //! ```
-//! The worker never waits. While a group is flushed, what it asks for gathers, and is the next group. Checkpoints are written
-//! beside the log, so that the flush of a large file delays no group.
+//! The worker never waits. While a group is flushed, what it asks for gathers, and all of it is the next group. Checkpoints are
+//! written beside the log, so that the flush of a large file delays no group.
 
 use crate::disks::OpenedDisk;
 use crate::status::DiskStatus;
@@ -242,10 +242,16 @@ impl DiskThread {
     /// Runs until the worker or the node has ended, or an operation has failed.
     fn run(mut self, inbox: &Receiver<DiskRequest>) {
         while !self.worker_hosts.is_stopped() {
-            if !self.take_requests(inbox) {
+            let mut goes_on = self.take_requests(inbox);
+            if goes_on && let Some(event) = self.work() {
+                // What was asked for while a group was flushed is all in the next one, which the event begins: what is left in the
+                // inbox would wait for that one, and then for its own.
+                goes_on = self.take_waiting(inbox);
+                self.step(event);
+            }
+            if !goes_on {
                 break;
             }
-            self.work();
             if let Some(failure) = self.log.failure() {
                 let WorkerPlace { node, worker } = self.place;
                 // What of the file is on the disk is not known: it is never flushed again (`docs/recovery.md`).
@@ -295,7 +301,11 @@ impl DiskThread {
         while !is_done(&self.log) {
             self.effects.retain(|effect| matches!(effect, DiskEffect::Log(_)));
             match self.effects.is_empty() {
-                false => self.work(),
+                false => {
+                    if let Some(event) = self.work() {
+                        self.step(event);
+                    }
+                }
                 // A segment is being made.
                 true => match inbox.recv_timeout(RETRY_AFTER) {
                     Ok(DiskRequest::Done(event @ DiskEvent::Log(_))) => self.step(event),
@@ -320,6 +330,15 @@ impl DiskThread {
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
+        let goes_on = self.take_waiting(inbox);
+        let mut effects = Vec::new();
+        self.log.go_on(&mut effects);
+        self.effects.extend(effects);
+        goes_on
+    }
+
+    /// Takes what was asked for, without waiting for more. Returns false when the thread is to end.
+    fn take_waiting(&mut self, inbox: &Receiver<DiskRequest>) -> bool {
         while let Ok(request) = inbox.try_recv() {
             match request {
                 DiskRequest::End => return false,
@@ -332,7 +351,7 @@ impl DiskThread {
     fn take(&mut self, request: DiskRequest) {
         let mut effects = Vec::new();
         match request {
-            DiskRequest::Write(records) => self.log.write(records, &mut effects),
+            DiskRequest::Write(records) => self.log.append(records),
             DiskRequest::Checkpoint(step) => {
                 self.log.checkpoint_step(self.identity, step, &mut effects);
             }
@@ -357,13 +376,14 @@ impl DiskThread {
         self.take(DiskRequest::Done(event));
     }
 
-    /// Carries out the next effect, or has another thread do it.
-    fn work(&mut self) {
+    /// Carries out the next effect, and returns its answer; or has another thread do it.
+    fn work(&mut self) -> Option<DiskEvent> {
         match self.effects.pop_front() {
-            None => {}
+            None => None,
             Some(effect @ DiskEffect::Checkpoint { .. }) => {
                 // That thread ends with this one.
                 let _ = self.checkpoints.send(effect);
+                None
             }
             Some(DiskEffect::Log(effect @ LogEffect::Make { .. })) => {
                 let (mut folder, done) = (self.folder.another(), self.requests.clone());
@@ -372,13 +392,14 @@ impl DiskThread {
                     let event = DiskEvent::Log(perform(&mut folder, &effect));
                     let _ = done.send(DiskRequest::Done(event));
                 }));
+                None
             }
             Some(DiskEffect::Log(effect)) => {
                 let began = self.clock.now();
                 let event = perform(&mut self.folder, &effect);
                 let took = self.clock.now() - began;
-                self.step(DiskEvent::Log(event));
                 self.note(matches!(effect, LogEffect::Flush { .. }).then_some(took));
+                Some(DiskEvent::Log(event))
             }
         }
     }

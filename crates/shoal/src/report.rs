@@ -11,6 +11,7 @@ use shoal_net::client::Access;
 use shoal_server::{
     FollowerStatus, NodeStatus, ShardColumnStatus, ShardStatus, StageStatus, VersionsStatus,
 };
+use shoal_types::counted::{FLUSH_NS, FLUSHES};
 use shoal_types::{Counted, CountedStage, NodeId, Time};
 use shoal_workloads::report::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -418,13 +419,21 @@ async fn counted(addresses: &[String], access: &Access) -> Counted {
     sum(told)
 }
 
-/// The sums of these workers' counters.
+/// The sums of these workers' counters, with their flushes and the time that these took.
 pub fn sum(workers: impl IntoIterator<Item = NodeStatus>) -> Counted {
     let mut counted = Counted::default();
     for worker in workers {
         for (name, count) in worker.counters {
             let sum = counted.counts.entry(name).or_default();
             *sum = sum.wrapping_add(count);
+        }
+        if let Some(disk) = worker.disk {
+            let mut add = |name: &str, count: u64| {
+                let sum = counted.counts.entry(name.to_owned()).or_default();
+                *sum = sum.wrapping_add(count);
+            };
+            add(FLUSHES, disk.flushes.counts.iter().sum());
+            add(FLUSH_NS, disk.flushes.sum_ns);
         }
         let stages = worker.stages.into_iter();
         counted.stages =

@@ -2,6 +2,8 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Row, Table, TableStyle};
 use console::Term;
+use shoal_types::counted::{FLUSH_NS, FLUSHES};
+use shoal_workloads::bench::measurement::Run;
 use shoal_workloads::bench::{Measurement, StageTime};
 use shoal_workloads::report::{comparison, page, words};
 use std::fmt::Write;
@@ -239,6 +241,7 @@ fn outcome(measurement: &Measurement) -> String {
         words::count(summary.conflicts),
         words::percent(summary.conflict_rate),
     );
+    outcome.push_str(&flushes(page::middle_run(measurement)).unwrap_or_default());
     let bytes = |bytes: Option<u64>| bytes.map_or("unknown".into(), words::bytes);
     _ = writeln!(
         outcome,
@@ -250,6 +253,15 @@ fn outcome(measurement: &Measurement) -> String {
         bytes(summary.peak_resident_bytes),
     );
     outcome
+}
+
+/// What the logs of a cluster have flushed in a run, where it counts that.
+fn flushes(run: &Run) -> Option<String> {
+    let count = |name: &str| run.counted.get(name).copied();
+    let flushes = count(FLUSHES).filter(|flushes| *flushes > 0)?;
+    let mean = words::latency(count(FLUSH_NS)? / flushes);
+    let per_s = words::rate(flushes as f64 / run.measured_s);
+    Some(format!("{:<11} {per_s} a second on all nodes · {mean} each\n", "flushes"))
 }
 
 /// The checks that failed, and how many held.

@@ -143,7 +143,30 @@ fn a_cluster_on_disk_is_measured_and_leaves_nothing() {
     let (measured, message) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{measured}{message}");
     assert!(measured.contains("durability fsync, each flush 100 µs longer"), "{measured}");
+    assert!(measured.contains("a second on all nodes"), "{measured}");
     assert_eq!(fs::read_dir(&disk).unwrap().count(), 0, "the nodes' folders are removed");
+}
+
+#[test]
+fn one_disk_may_be_slow_and_clients_may_share_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().display().to_string();
+    let bench = |arguments: &str| {
+        let common = "--keys 1000 --warm-up 0s --duration 300ms --no-progress --disk";
+        let arguments = arguments.split_whitespace().chain(common.split_whitespace());
+        let output = shoal(&arguments.chain([&disk[..]]).collect::<Vec<_>>());
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let slow =
+        "bench micro --local --shards 1 --durability fsync --flush-delay 2ms --flush-delay-at";
+    let (code, measured, message) = bench(&format!("{slow} 1"));
+    assert_eq!(code, Some(0), "{measured}{message}");
+    assert!(measured.contains("each flush of n1 2.00 ms longer"), "{measured}");
+    let (code, _, message) = bench(&format!("{slow} 3"));
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("--flush-delay-at: a node from 0 to 2"), "{message}");
+    let (code, measured, message) = bench("bench micro --threads 2 --workers 16");
+    assert_eq!(code, Some(0), "{measured}{message}");
 }
 
 #[test]

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 
+/// The name of the count of flushes of logs on disk.
+pub const FLUSHES: &str = "flushes";
+
+/// The name of the count of nanoseconds that these took.
+pub const FLUSH_NS: &str = "flush_ns";
+
 /// What a database has counted since it began, by name. Counts grow and wrap around.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counted {

@@ -4,7 +4,8 @@ use crate::planted::DiskPlantedBugs;
 use std::fmt;
 use thiserror::Error;
 
-/// Bytes that are written at once where a segment is made.
+/// Bytes that are written, and flushed, at once where a segment is made. A flush of the log waits for those of others in the queue of the
+/// disk: more at once prolong the longest wait.
 const ZEROS_AT_ONCE: usize = 1 << 20;
 
 /// The file of a segment. It keeps its name when it is used again for a later part of the log.
@@ -186,7 +187,7 @@ fn flush_segment(folder: &mut (impl Folder + ?Sized), name: &str) -> Result<(), 
     if flushed.is_err() && planted.retry_failed_flush { folder.flush(name) } else { flushed }
 }
 
-/// Makes a file of zeros, durably. The zeros are written, so that later writes change no length and find their blocks: a
+/// Makes a file of zeros, durably, and little by little. The zeros are written, so that later writes change no length and find their blocks: a
 /// flush then writes data only.
 fn make(folder: &mut (impl Folder + ?Sized), name: &str, bytes: u64) -> Result<(), FolderError> {
     folder.create(name)?;
@@ -195,9 +196,9 @@ fn make(folder: &mut (impl Folder + ?Sized), name: &str, bytes: u64) -> Result<(
     while offset < bytes {
         let count = (bytes - offset).min(zeros.len() as u64);
         folder.write(name, offset, &zeros[..count as usize])?;
+        folder.flush(name)?;
         offset += count;
     }
-    folder.flush(name)?;
     folder.flush_folder()
 }
 

@@ -199,6 +199,30 @@ fn every_crash(disk: VirtualDisk, appends: usize, second: bool) -> u32 {
 }
 
 #[test]
+fn what_is_appended_while_a_group_is_flushed_is_the_next_group() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    while bed.work() {}
+    let append = |bed: &mut Bed, length: u64| {
+        bed.written.push_back(length);
+        bed.log.append(vec![Record {
+            kind: StreamRecord::KIND,
+            shard: SHARD,
+            payload: StreamRecord::Begin.encode(),
+        }]);
+    };
+    append(&mut bed, 1);
+    let mut effects = Vec::new();
+    bed.log.go_on(&mut effects);
+    bed.effects.extend(effects);
+    assert!(bed.work(), "it is written");
+    append(&mut bed, 2);
+    append(&mut bed, 3);
+    assert!(bed.work() && bed.durable == 1, "it is flushed");
+    assert!(bed.work() && bed.work() && bed.durable == 3, "one write and one flush for both");
+    assert!(!bed.work());
+}
+
+#[test]
 fn whatever_a_crash_leaves_of_a_small_log_has_what_was_acknowledged() {
     let crashes = every_crash(VirtualDisk::new(), 60, true);
     assert!(crashes > 1000, "{crashes} crashes");

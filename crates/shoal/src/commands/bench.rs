@@ -16,7 +16,7 @@ use shoal_bench::{
 };
 use shoal_client::{ClusterOptions, Embedded, Options};
 use shoal_server::Protocol;
-use shoal_types::Durability;
+use shoal_types::{Durability, NodeId};
 use shoal_workloads::bench::{BenchProgress, BenchSettings, Measurement, machine};
 use shoal_workloads::increments::Increments;
 use shoal_workloads::locality::HandoverShares;
@@ -210,6 +210,10 @@ struct Common {
     /// [default: one a core, 16 for a cluster, 64 for each leader]
     #[arg(long, value_parser = value_parser!(u16).range(1..=16384))]
     workers: Option<u16>,
+    /// Threads that the clients of an embedded database share, so that many of them may wait for the disk [default: each has one of
+    /// its own]
+    #[arg(long, conflicts_with_all = ["local", "connect"], value_parser = value_parser!(u16).range(1..=64))]
+    threads: Option<u16>,
     /// Time of the measurement: 500ms, 10s, 2m
     #[arg(long, default_value = "20s", value_parser = duration::parse_positive)]
     duration: Duration,
@@ -274,6 +278,9 @@ struct Common {
     /// How much longer each flush of such a cluster takes than it does: 500us, 1ms
     #[arg(long, value_name = "TIME", requires = "local", default_value = "0s", value_parser = duration::parse)]
     flush_delay: Duration,
+    /// The number of the one node whose flushes take longer; 0 leads the first shard [default: those of all nodes do]
+    #[arg(long, value_name = "NODE", requires = "flush_delay")]
+    flush_delay_at: Option<u32>,
     /// Record where the time of this process goes while the first run measures, with perf, in this file, and show the most
     /// of it
     #[arg(long, value_name = "FILE")]
@@ -437,10 +444,11 @@ impl Common {
         for path in self.json.iter().chain(&self.html) {
             reserve(path)?;
         }
-        let have_threads = !self.inside && self.region.is_empty();
+        let have_threads = !self.inside && self.region.is_empty() && self.threads.is_none();
         if have_threads && self.workers() > THREADS_MAX {
-            let most =
-                format!("--workers: {THREADS_MAX} threads at most, more only --inside or --region");
+            let most = format!(
+                "--workers: {THREADS_MAX} threads at most, more only --inside, --region or --threads"
+            );
             return Err(CommandError::Usage(most));
         }
         if !self.region.is_empty() && self.is_embedded() {
@@ -467,7 +475,7 @@ impl Common {
         let target = self.disk.as_ref().map_or("embedded", |_| "embedded, on disk");
         let mut runs = 0;
         let measured = self.measure(load, target, memory_bytes_reserved, |bench| {
-            bench.embedded(&mut || {
+            bench.embedded(self.threads.map(usize::from), &mut || {
                 let options = Options { memory_bytes_reserved, ..Options::default() };
                 runs += 1;
                 let db = self.embedded(options, runs)?;
@@ -511,10 +519,16 @@ impl Common {
         let mut measured = Vec::new();
         for engine in &self.engines {
             let mut plan = self.shape.plan(self.node_workers, *engine)?;
+            let nodes = plan.nodes();
+            if self.flush_delay_at.is_some_and(|node| node >= nodes) {
+                let which = format!("--flush-delay-at: a node from 0 to {}", nodes - 1);
+                return Err(CommandError::Usage(which));
+            }
             plan = ClusterPlan {
                 durability: self.durability,
                 disk: self.disk.clone(),
                 flush_delay: self.flush_delay,
+                flush_delay_at: self.flush_delay_at.map(NodeId),
                 ..plan
             };
             let reserved = self.reserved(load, self.workers().min(cores()), plan.replicas);

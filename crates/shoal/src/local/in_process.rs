@@ -46,8 +46,8 @@ impl InProcessCluster {
         let config = |node: &shoal_cluster::topology::Node| {
             let config = NodeConfig::new(&topology, node.id, managers.clone(), secret.clone())?;
             let (engine, clock_error) = (plan.engine.clone(), plan.clock_error(node.id));
-            let (memory_bytes_reserved, flush_delay) =
-                (plan.memory_bytes_reserved, plan.flush_delay);
+            let memory_bytes_reserved = plan.memory_bytes_reserved;
+            let flush_delay = plan.flush_delay_of(node.id);
             let data = folder.as_ref().map(|folder| folder.path().join(&node.name));
             Ok(NodeConfig {
                 engine,

@@ -50,6 +50,8 @@ pub struct ClusterPlan {
     pub disk: Option<PathBuf>,
     /// How much longer flushes of such nodes take than they do.
     pub flush_delay: Duration,
+    /// The one node whose flushes take longer; `None`: all of them do.
+    pub flush_delay_at: Option<NodeId>,
     /// Whether what the logs of nodes have not flushed is lost with their processes.
     pub loses_unflushed: bool,
     /// The datacenters, and the emulated distances between them.
@@ -78,6 +80,7 @@ impl ClusterPlan {
             durability: Durability::Memory,
             disk: None,
             flush_delay: Duration::ZERO,
+            flush_delay_at: None,
             loses_unflushed: false,
             regions: Regions::uniform(replicas, Distance::NONE),
             engine: EngineOptions::default(),
@@ -124,15 +127,22 @@ impl ClusterPlan {
         format!("{}, {shards} of {replicas}{far}{spread}{durability}", self.engine_name())
     }
 
-    /// The durability in words: `fsync`, or `fsync, each flush 1.00 ms longer`.
+    /// The durability in words: `fsync`, or `fsync, each flush 1.00 ms longer`, or `fsync, each flush of n2 1.00 ms longer`.
     pub fn durability_words(&self) -> String {
         match self.flush_delay {
             Duration::ZERO => self.durability.to_string(),
             delay => {
                 let longer = words::seconds(delay.as_secs_f64());
-                format!("{}, each flush {longer} longer", self.durability)
+                let of = self.flush_delay_at.map_or_else(String::new, |node| format!(" of {node}"));
+                format!("{}, each flush{of} {longer} longer", self.durability)
             }
         }
+    }
+
+    /// How much longer the flushes of this node take than they do.
+    pub fn flush_delay_of(&self, node: NodeId) -> Duration {
+        let is_slow = self.flush_delay_at.is_none_or(|slow| slow == node);
+        if is_slow { self.flush_delay } else { Duration::ZERO }
     }
 
     /// The same with this table, also where it has another of this name.

@@ -158,7 +158,7 @@ impl ExperimentRun {
             On::Embedded => {
                 let (load, settings) = (&self.load, &settings);
                 let bench = Bench { load, settings, target: "embedded", progress };
-                bench.embedded(&mut || Ok(Embedded::with_options(Options::default())))
+                bench.embedded(None, &mut || Ok(Embedded::with_options(Options::default())))
             }
         }
     }

@@ -106,11 +106,14 @@ impl<F: ThreadFolder> LogThread<F> {
         let ending = Ending(Arc::clone(&self.shared));
         let mut told = Vec::new();
         loop {
-            self.shared.take_inbox(&mut told);
-            let is_told = !told.is_empty();
-            told.drain(..).for_each(|told| self.handle(told));
+            let mut is_told = self.take_inbox(&mut told);
             self.change(|writer, effects| writer.go_on(effects));
-            let has_worked = self.work();
+            let has_worked = !self.effects.is_empty();
+            if let Some(event) = self.work() {
+                // What came while a group was flushed is all in the next one, which the event begins.
+                is_told |= self.take_inbox(&mut told);
+                self.change(|writer, effects| writer.step(event, effects));
+            }
             if let Some(failure) = self.writer.failure() {
                 self.shared.stop_taking(&failure.to_string());
                 break;
@@ -179,9 +182,18 @@ impl<F: ThreadFolder> LogThread<F> {
         self.effects.extend(effects);
     }
 
-    /// Carries out the next effect. Files are made on a thread of their own, since that takes long.
-    fn work(&mut self) -> bool {
-        let Some(effect) = self.effects.pop_front() else { return false };
+    /// Takes what others have left, through a buffer that is empty. Returns whether there was anything.
+    fn take_inbox(&mut self, told: &mut Vec<Told>) -> bool {
+        self.shared.take_inbox(told);
+        let is_told = !told.is_empty();
+        told.drain(..).for_each(|told| self.handle(told));
+        is_told
+    }
+
+    /// Carries out the next effect, and returns its answer. Files are made on a thread of their own, since that takes long: then
+    /// there is no answer yet.
+    fn work(&mut self) -> Option<LogEvent> {
+        let effect = self.effects.pop_front()?;
         if let LogEffect::Make { .. } = effect {
             let (mut folder, shared) = (self.folder.another(), Arc::clone(&self.shared));
             // The last one has sent what it made, and ends; until it has, it is a user of the folder.
@@ -191,11 +203,9 @@ impl<F: ThreadFolder> LogThread<F> {
             self.maker = Some(thread::spawn(move || {
                 shared.tell(Told::Segment(perform(&mut folder, &effect)));
             }));
-        } else {
-            let event = perform(&mut self.folder, &effect);
-            self.change(|writer, effects| writer.step(event, effects));
+            return None;
         }
-        true
+        Some(perform(&mut self.folder, &effect))
     }
 
     /// Informs others how far the log is.
