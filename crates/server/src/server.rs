@@ -58,6 +58,16 @@ pub enum ServerStartError {
         /// What the topology asks for.
         durability: Durability,
     },
+    /// The engine goes on with what disks have as a member that a manager has admitted.
+    #[error(
+        "{engine} with durability = \"{durability}\" needs managers: name some in the node's file, or write durability = \"memory\" into the topology"
+    )]
+    NoManagers {
+        /// The name of the engine.
+        engine: &'static str,
+        /// What the topology asks for.
+        durability: Durability,
+    },
     /// The system refuses something.
     #[error("cannot {what}: {error}")]
     System {
@@ -180,6 +190,10 @@ fn start<E: RegisteredEngine>(
     let has_managers = !config.managers.is_empty();
     let volume = random.next_u64();
     let process = ProcessInstance(random.next_u64());
+    let durability = topology.durability();
+    if E::MEMBERSHIP_EPOCHS && durability.is_on_disk() && !has_managers {
+        return Err(ServerStartError::NoManagers { engine: E::PROTOCOL.name(), durability });
+    }
     let disks = open_disks(config, cluster, process, volume)?;
     // The streams of a former process were stored in memory.
     let is_lost = disks.as_ref().is_none_or(|disks| disks.is_lost);

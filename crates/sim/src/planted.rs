@@ -322,6 +322,7 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("count-unacknowledged", ZEUS_TESTS),
     ("create-what-was-lost", ZEUS_TESTS),
     // Random runs of nodes alone, each with a seed that finds the bug.
+    ("repeat-before-checkpoint", ZEUS_TESTS),
     ("hear-old-epoch", ZEUS_TESTS),
     ("validate-newer", ZEUS_TESTS),
     ("answer-before-copy", ZEUS_TESTS),

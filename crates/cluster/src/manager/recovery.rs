@@ -151,6 +151,7 @@ impl StateMachine {
         kept?;
         machine.restart_losses();
         machine.begin_instances(&survivors, recollections);
+        machine.note_departures();
         machine.depose_all();
         machine.generation = generation;
         machine.restart_clock();
@@ -340,6 +341,14 @@ impl StateMachine {
                 }
             }
         }
+    }
+
+    /// Which nodes had left lately was known to the former managers: any that is out now may have.
+    fn note_departures(&mut self) {
+        let nodes = (0..self.nodes.len() as u32).map(NodeId);
+        let out = nodes.filter(|id| !self.nodes[id.0 as usize].alive && !self.is_removed(*id));
+        let out: Vec<NodeId> = out.collect();
+        out.into_iter().for_each(|id| self.note_departure(id, self.epoch));
     }
 
     /// Deposes all leaders. Each shard waits for another until the next manager's first leases have run out.

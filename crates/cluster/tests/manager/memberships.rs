@@ -253,6 +253,7 @@ fn a_process_with_the_memory_of_the_former_one_is_the_same_member() {
     let after = cluster.machine.configuration();
     assert!(after.epoch > before.0 && after.nodes[2].since == after.epoch);
     assert!(!after.nodes[2].is_first && after.shards[0].empty.contains_key(&NodeId(2)));
+    assert!(!cluster.machine.has_all_copies(), "what it had is void");
 }
 
 /// Data has three copies, so two nodes may leave; while three are silent, each of them may have the only copy of something.

@@ -52,6 +52,8 @@ pub struct ZeusNode {
     redo: Redo,
     /// The manager has admitted the process: before that, one that has restored what another had recorded does nothing.
     is_admitted: bool,
+    /// The checkpoint that is restored, until the record comes that says where it began.
+    awaited_checkpoint: Option<u64>,
     counters: NodeCounters,
 }
 
@@ -124,6 +126,7 @@ impl ZeusNode {
             output: Output::default(),
             redo,
             is_admitted: true,
+            awaited_checkpoint: None,
             counters: NodeCounters::default(),
         }
     }
@@ -194,8 +197,9 @@ impl ZeusNode {
         let (lease_end, counters) = (self.lease_end, self.counters);
         let (mut rows, redo) = (std::mem::take(&mut self.rows), std::mem::take(&mut self.redo));
         rows.clear();
-        let is_admitted = self.is_admitted;
-        *self = ZeusNode { now, view, lease_end, counters, rows, redo, is_admitted, ..empty };
+        let ZeusNode { is_admitted, awaited_checkpoint, .. } = *self;
+        let kept = ZeusNode { now, view, lease_end, counters, rows, redo, ..empty };
+        *self = ZeusNode { is_admitted, awaited_checkpoint, ..kept };
     }
 
     /// The node's lease runs until then, on its clock: without one it shows no rows.
@@ -520,7 +524,9 @@ impl ZeusNode {
         let view = &self.view;
         let has_directory = (shard.0 as usize) < view.directories.len();
         match has_directory && view.is_directory_node(shard, node) {
-            true if node == self.node => !self.copies.copying().contains(&shard),
+            true if node == self.node => {
+                self.redo.are_durable() && !self.copies.copying().contains(&shard)
+            }
             true => self.copies.has_copied(shard, node),
             false => true,
         }
@@ -620,7 +626,8 @@ impl ZeusNode {
     /// Whether a node's copy of a directory has ended since this was asked last, so that [`has_copied`](ZeusNode::has_copied)
     /// may say something else.
     pub fn take_copied(&mut self) -> bool {
-        self.copies.take_news()
+        // What it says leaves the node, and so has to be durable.
+        self.redo.are_durable() && self.copies.take_news()
     }
 
     /// The record of what has changed since this was asked last, for the log on disk, if anything has. What is left to be done is not
@@ -675,6 +682,7 @@ impl ZeusNode {
         self.now = now;
         self.is_admitted
             && self.view.is_live(self.node)
+            && self.redo.are_durable()
             && self.ownership.is_whole(scope!(self), shard)
     }
 

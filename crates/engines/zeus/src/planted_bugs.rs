@@ -93,6 +93,8 @@ pub enum ZeusPlantedBug {
     ForgetTouched,
     /// A node counts its requests anew after a restart (Z5).
     CountRequestsAnew,
+    /// A node makes changes again that its checkpoint has, without those behind them (Z22).
+    RepeatBeforeCheckpoint,
     /// A node acts by what its disks have before the manager has admitted it (Z22).
     ActUnadmitted,
 }

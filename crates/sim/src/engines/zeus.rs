@@ -113,6 +113,7 @@ impl Subject for Zeus {
         ("forget-touched", ZeusPlantedBug::ForgetTouched),
         ("count-requests-anew", ZeusPlantedBug::CountRequestsAnew),
         ("act-unadmitted", ZeusPlantedBug::ActUnadmitted),
+        ("repeat-before-checkpoint", ZeusPlantedBug::RepeatBeforeCheckpoint),
     ];
 
     fn draw(random: &mut Random, round_trip: Duration) -> ZeusEngineOptions {

@@ -50,9 +50,20 @@ impl StateMachine {
     /// Whether other copies of all data are left without the nodes whose leases have run out at `at`.
     fn may_depart(&self, at: Time) -> bool {
         let nodes = (0..).map(NodeId).zip(&self.nodes);
-        let silent = nodes.filter(|(_, node)| node.alive && self.lease_end(node) <= at);
+        let silent = nodes.filter(|(_, node)| {
+            let has_joined = node.incarnation > Incarnation(0);
+            node.alive && has_joined && self.lease_end(node) <= at
+        });
         let any = self.options.faults.depart_with_copies;
         any || self.departures.allow(silent.map(|(id, _)| id))
+    }
+
+    /// What a node had is void from this epoch on.
+    pub(in crate::manager) fn note_departure(&mut self, id: NodeId, since: Epoch) {
+        if self.has_durable_members() {
+            let shards = (0..self.shards.len() as u32).map(ShardId);
+            self.departures.add(id, since, shards);
+        }
     }
 
     /// Whether no data lacks copies since a node has left, as far as leaders have reported.
@@ -210,6 +221,9 @@ impl StateMachine {
         }
         // What it has of its former membership is void.
         let forgets = lost || self.has_durable_members() && !remains;
+        if forgets && after > Incarnation(0) && node.alive {
+            self.note_departure(id, since);
+        }
         // In its first process a node has no memory to lose, and holds what the topology gave it.
         if after > Incarnation(0) {
             for shard in &mut self.shards {
@@ -227,9 +241,8 @@ impl StateMachine {
     fn declare_dead(&mut self, id: NodeId, now: Time, effects: &mut Vec<Applied>) {
         self.nodes[id.0 as usize].alive = false;
         (self.changed, self.members_changed) = (true, true);
-        if self.has_durable_members() {
-            let shards = (0..self.shards.len() as u32).map(ShardId);
-            self.departures.add(id, Epoch(self.epoch.0 + 1), shards);
+        if self.nodes[id.0 as usize].incarnation > Incarnation(0) {
+            self.note_departure(id, Epoch(self.epoch.0 + 1));
         }
         for shard in &mut self.shards {
             if shard.assignment.leader == id && shard.vacant.is_none() {

@@ -218,7 +218,7 @@ impl Engine for Zeus {
                 self.with_node(effects, |shared| shared.node.recorded(now, records));
             }
             EngineEvent::CheckpointRead { part, .. } => {
-                self.with_node(effects, |shared| shared.node.restore(now, &part));
+                self.with_node(effects, |shared| shared.node.restore_checkpoint(now, &part));
             }
             EngineEvent::RecordsRead { records, .. } => self.restore(now, &records, effects),
             EngineEvent::CheckpointWanted { shard: OF_NODE } => {
@@ -296,6 +296,7 @@ impl Engine for Zeus {
 
     fn known_epochs(&self, _: Epoch) -> KnownEpochs {
         let open = self.configuration.as_ref().map_or(Epoch(0), |it| it.epoch);
+        let open = open.max(self.shared.lock().node.view().epoch);
         KnownEpochs { open, ..KnownEpochs::default() }
     }
 
@@ -386,8 +387,8 @@ impl Zeus {
         for record in records {
             effects.push(EngineEffect::Record { shard: OF_NODE, record, is_first: false });
         }
-        for crate::options::Effect::Send { to, message } in wanted {
-            let to = WorkerPlace { node: to, ..place };
+        for (worker, crate::options::Effect::Send { to, message }) in wanted {
+            let to = WorkerPlace { node: to, worker };
             let message = ZeusEngineMessage::Protocol(vec![message]);
             effects.push(EngineEffect::Send { to, message });
         }

@@ -60,8 +60,8 @@ pub(super) struct SharedNode {
 struct NodeLog {
     /// Redo records that the first worker has not taken.
     records: Vec<Bytes>,
-    /// What is to be sent, with the record that it follows from (rule Z22).
-    waiting: VecDeque<(u64, Effect)>,
+    /// What is to be sent, with the record that it follows from (rule Z22), and the worker that has made it.
+    waiting: VecDeque<(u64, WorkerId, Effect)>,
 }
 
 /// What has become possible for a worker, most of it for its transactions.
@@ -78,7 +78,8 @@ pub(super) struct WorkerNews {
 /// Which workers are to be woken, and what is to be sent.
 #[derive(Debug, Default)]
 pub(super) struct NodeOutput {
-    pub(super) effects: Vec<Effect>,
+    /// What is to be sent, each to the worker of this number.
+    pub(super) effects: Vec<(WorkerId, Effect)>,
     pub(super) woken: Vec<WorkerId>,
     /// Records for the log on disk; the first worker writes them.
     pub(super) records: Vec<Bytes>,
@@ -152,7 +153,8 @@ impl SharedNode {
             self.news.iter_mut().for_each(|news| news.has_copied = true);
             woken.extend((0..self.news.len() as u32).map(WorkerId));
         }
-        let mut effects = self.node.take_effects();
+        let effects = self.node.take_effects().into_iter();
+        let mut effects: Vec<_> = effects.map(|effect| (worker, effect)).collect();
         let mut records = Vec::new();
         if let Some(log) = &mut self.log {
             log.records.extend(self.node.take_redo());
@@ -162,9 +164,10 @@ impl SharedNode {
                 false => woken.push(LOG_WORKER),
             }
             let (made, durable) = self.node.records();
-            log.waiting.extend(effects.drain(..).map(|effect| (made, effect)));
-            let are_due = log.waiting.partition_point(|(follows, _)| *follows <= durable);
-            effects.extend(log.waiting.drain(..are_due).map(|(_, effect)| effect));
+            log.waiting.extend(effects.drain(..).map(|(worker, effect)| (made, worker, effect)));
+            let are_due = log.waiting.partition_point(|(follows, ..)| *follows <= durable);
+            let due = log.waiting.drain(..are_due);
+            effects.extend(due.map(|(_, worker, effect)| (worker, effect)));
         }
         woken.sort_unstable();
         woken.dedup();

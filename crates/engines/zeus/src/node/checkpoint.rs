@@ -1,7 +1,9 @@
 //! A node's state in parts, for a checkpoint of the node: they are redo records, and are taken again like these.
 //!
 //! The first part is of one moment: the membership, the pipelines, and the slots that are pending. The granules follow, one after the
-//! other, while they change; what has changed since the first part is in redo records.
+//! other, while they change; what has changed since the first part is in redo records. The log's own mark comes before those that were
+//! made and not written yet when the first part was taken, and that has them: so a record says where it was taken, and those before it
+//! are passed over.
 
 use super::ZeusNode;
 use crate::granule::GranuleId;
@@ -17,12 +19,13 @@ const PART_BYTES: usize = 128 << 10;
 const PART_GRANULES: usize = 512;
 
 impl ZeusNode {
-    /// The first part of a checkpoint.
-    #[must_use]
-    pub fn checkpoint_head(&self) -> Bytes {
+    /// The first part of a checkpoint. The next record says so.
+    pub fn checkpoint_head(&mut self) -> Bytes {
+        let number = self.redo.begin_checkpoint();
         let (copying, rebuilt) = (self.copies.copying().clone(), self.copies.rebuilt().clone());
         let tables = self.redo.tables().iter().map(|tables| Change::Placed(Arc::clone(tables)));
         let mut changes: Vec<Change> = tables.collect();
+        changes.push(Change::CheckpointBegan { number });
         changes.push(Change::In(Arc::new(self.view.clone())));
         changes.extend(self.barrier.state().map(|(replaying, unaware)| {
             let (replaying, unaware) = (replaying.clone(), unaware.clone());

@@ -14,24 +14,55 @@ use shoal_types::wire::decode;
 use std::sync::Arc;
 
 impl ZeusNode {
-    /// Takes a redo record, or a part of a checkpoint, of a former process of this node.
+    /// Takes a part of the last checkpoint of a former process of this node. Parts come before records.
+    ///
+    /// # Panics
+    /// If it is none: the files were checked.
+    pub fn restore_checkpoint(&mut self, now: Time, part: &Bytes) {
+        let RedoRecord { parts } = decode(part).expect("a part of a checkpoint that was checked");
+        self.begin_restore(now);
+        let began = parts.iter().flat_map(|part| &part.changes).find_map(|change| match change {
+            Change::CheckpointBegan { number } => Some(*number),
+            _ => None,
+        });
+        self.awaited_checkpoint = began.or(self.awaited_checkpoint);
+        parts.into_iter().for_each(|part| self.restore_part(part));
+    }
+
+    /// Takes a redo record of a former process of this node, in their order. The state of a checkpoint has those before it began.
     ///
     /// # Panics
     /// If it is none: the files were checked.
     pub fn restore(&mut self, now: Time, record: &Bytes) {
         let RedoRecord { parts } = decode(record).expect("a redo record that was checked");
+        self.begin_restore(now);
+        if let Some(awaited) = self.awaited_checkpoint {
+            let changes = parts.iter().flat_map(|part| &part.changes);
+            let is_begun = |change: &Change| matches!(change, Change::CheckpointBegan { number } if *number == awaited);
+            if changes.last().is_some_and(is_begun) {
+                self.awaited_checkpoint = None;
+            }
+            if !self.options.bugs.has(ZeusPlantedBug::RepeatBeforeCheckpoint) {
+                return;
+            }
+        }
+        parts.into_iter().for_each(|part| self.restore_part(part));
+    }
+
+    fn begin_restore(&mut self, now: Time) {
+        assert!(self.redo.is_restoring(), "Z22: {} has recorded before it has read", self.node);
         self.now = now;
         self.is_admitted = self.options.bugs.has(ZeusPlantedBug::ActUnadmitted);
-        self.redo.pause();
-        for RedoPart { requests, holdings, changes } in parts {
-            for StoredHolding { granule, state } in holdings {
-                self.ownership.restore(scope!(self), &granule, state);
-            }
-            if !self.options.bugs.has(ZeusPlantedBug::CountRequestsAnew) {
-                self.ownership.restore_requests(requests);
-            }
-            changes.into_iter().for_each(|change| self.restore_change(change));
+    }
+
+    fn restore_part(&mut self, RedoPart { requests, holdings, changes }: RedoPart) {
+        for StoredHolding { granule, state } in holdings {
+            self.ownership.restore(scope!(self), &granule, state);
         }
+        if !self.options.bugs.has(ZeusPlantedBug::CountRequestsAnew) {
+            self.ownership.restore_requests(requests);
+        }
+        changes.into_iter().for_each(|change| self.restore_change(change));
     }
 
     fn restore_change(&mut self, change: Change) {
@@ -50,6 +81,7 @@ impl ZeusNode {
                     self.begin_epoch(Arc::unwrap_or_clone(view));
                 }
             }
+            Change::CheckpointBegan { .. } => {}
             Change::In(view) => self.view = Arc::unwrap_or_clone(view),
             Change::Placed(tables) => self.set_placement(tables.into()),
             Change::Barrier { replaying, unaware } => self.barrier.restore(replaying, unaware),
@@ -80,7 +112,7 @@ impl ZeusNode {
     /// Whether the node is taking what a former process had recorded: until all of that is taken, its state is of no moment.
     #[must_use]
     pub(crate) fn is_restoring(&self) -> bool {
-        self.redo.is_paused()
+        self.redo.is_restoring()
     }
 
     /// All that former processes have recorded is taken.
@@ -90,7 +122,8 @@ impl ZeusNode {
         self.followed.begin_replays(scope);
         self.ownership.end_restore(scope!(self));
         self.copies.end_restore(self.node, &self.view, now);
-        self.redo.resume();
+        assert_eq!(self.awaited_checkpoint, None, "Z22: the log ends before its checkpoint began");
+        self.redo.end_restore();
     }
 
     /// The process is admitted: a node that was restored goes on, as the member that it was.

@@ -141,7 +141,8 @@ impl Ownership {
         for (granule, holding) in behind.take(WHOLE_LOOKED_AT_MAX) {
             let record = &holding.record;
             let has_degree = record.owner.is_some() && record.readers.len() >= readers_min;
-            let is_none = record.is_uncreated() || record.is_lost();
+            // Where something is pending, it may be validated elsewhere.
+            let is_none = holding.pending.is_none() && (record.is_uncreated() || record.is_lost());
             if scope.placement.shard_of(granule) == shard && !has_degree && !is_none {
                 return false;
             }

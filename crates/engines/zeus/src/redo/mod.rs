@@ -52,6 +52,8 @@ pub(crate) trait StoredGranules {
 pub(crate) struct Redo {
     /// The node has a log on disk.
     is_on: bool,
+    /// What former processes have recorded is not taken yet, or not all of it: nothing is recorded.
+    is_restoring: bool,
     /// What changes now follows from a change that is recorded.
     is_paused: bool,
     bugs: PlantedBugs<ZeusPlantedBug>,
@@ -78,13 +80,18 @@ impl Redo {
         Redo { bugs, tables: vec![tables], ..Redo::default() }
     }
 
-    /// The node has a log on disk. Nothing is recorded until [`Redo::resume`]: what former processes have recorded comes first.
+    /// The node has a log on disk. Nothing is recorded until [`Redo::end_restore`]: what former processes have recorded comes first.
     pub(crate) fn begin(&mut self) {
-        (self.is_on, self.is_paused) = (true, true);
+        (self.is_on, self.is_restoring) = (true, true);
+    }
+
+    /// All that former processes have recorded is taken.
+    pub(crate) fn end_restore(&mut self) {
+        self.is_restoring = false;
     }
 
     fn records(&self) -> bool {
-        self.is_on && !self.is_paused
+        self.is_on && !self.is_restoring && !self.is_paused
     }
 
     fn change(&mut self, change: impl FnOnce() -> Change) {
@@ -106,6 +113,12 @@ impl Redo {
         }
     }
 
+    /// Whether all changes are durable, if the node has a log on disk.
+    pub(crate) fn are_durable(&self) -> bool {
+        let (made, durable) = self.counts();
+        made == durable && self.changes.is_empty() && self.granules.is_empty()
+    }
+
     /// Whether the record with this number is durable, if the node has a log on disk.
     pub(crate) fn is_durable(&self, number: u64) -> bool {
         !self.is_on || number <= self.counts().1
@@ -118,6 +131,13 @@ impl Redo {
     pub(crate) fn recorded(&mut self, records: u64) {
         self.durable += records;
         assert!(self.durable <= self.made, "{} of {} are durable", self.durable, self.made);
+    }
+
+    /// The state at this moment goes into a checkpoint. Returns its number.
+    pub(crate) fn begin_checkpoint(&mut self) -> u64 {
+        let number = self.next();
+        self.change(|| Change::CheckpointBegan { number });
+        number
     }
 
     /// A slot was committed by this node, or applied. Of its own slots it has to know also what they have read.
@@ -175,19 +195,14 @@ impl Redo {
         self.barrier = None;
     }
 
-    /// Nothing is recorded until [`Redo::resume`].
-    pub(crate) fn pause(&mut self) {
-        self.is_paused = true;
-    }
-
     /// The tables by which granules are placed, the former ones before them.
     pub(crate) fn tables(&self) -> &[Arc<Topology>] {
         &self.tables
     }
 
-    /// Whether what a former process had recorded is being taken.
-    pub(crate) fn is_paused(&self) -> bool {
-        self.is_paused
+    /// Whether what a former process had recorded is still to be taken, or some of it.
+    pub(crate) fn is_restoring(&self) -> bool {
+        self.is_restoring
     }
 
     /// Changes are recorded again.

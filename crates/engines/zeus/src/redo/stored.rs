@@ -147,6 +147,12 @@ pub(crate) enum Change {
     /// The shards whose directories the node is copying, and those that may lack granules.
     #[coded(tag = 8)]
     Directories { copying: BTreeSet<ShardId>, rebuilt: BTreeSet<ShardId> },
+    /// The first part of the checkpoint with this number was taken: it has all that was recorded before.
+    #[coded(tag = 13)]
+    CheckpointBegan {
+        #[coded(short)]
+        number: u64,
+    },
     /// The configuration that the node is in. Only in checkpoints, as what follows.
     #[coded(tag = 9)]
     In(Arc<View>),

@@ -263,7 +263,8 @@ impl Cluster {
 
     /// A node goes on with a checkpoint.
     pub fn advance_checkpoint(&mut self, node: NodeId) {
-        if let (Some(disk), Some(up)) = (self.disks.get_mut(&node), &self.nodes[&node]) {
+        let up = self.nodes.get_mut(&node).and_then(Option::as_mut);
+        if let (Some(disk), Some(up)) = (self.disks.get_mut(&node), up) {
             disk.advance_checkpoint(up);
         }
     }
@@ -275,8 +276,7 @@ impl Cluster {
         let disk = self.disks.get_mut(&node).expect("it has a disk");
         disk.crash(random);
         new.record();
-        disk.records().for_each(|record| new.restore(now, record));
-        new.end_restore(now);
+        disk.restore(&mut new, now);
         self.trace.push(format!("{node} restarts with its disk"));
         self.nodes.insert(node, Some(new));
     }

@@ -1,7 +1,7 @@
 //! The log of a node on a disk that flushes late: what is written and not flushed may be lost, and what follows from it waits.
 
 use bytes::Bytes;
-use shoal_types::Random;
+use shoal_types::{Random, Time};
 use shoal_zeus::{Effect, GranuleId, ZeusNode};
 use std::collections::VecDeque;
 
@@ -45,10 +45,12 @@ impl NodeDisk {
     }
 
     /// Begins a checkpoint, goes on with it, or ends it.
-    pub fn advance_checkpoint(&mut self, node: &ZeusNode) {
+    pub fn advance_checkpoint(&mut self, node: &mut ZeusNode) {
         let Some(taking) = &mut self.taking else {
-            let (parts, mark) =
-                (vec![node.checkpoint_head()], self.flushed.len() + self.written.len());
+            // The mark of the log comes before records that are made and not written.
+            let mark = self.flushed.len();
+            let parts = vec![node.checkpoint_head()];
+            self.written.extend(node.take_redo());
             self.taking = Some(Taking { parts, after: None, is_over: false, mark });
             return;
         };
@@ -71,8 +73,10 @@ impl NodeDisk {
         self.taking = None;
     }
 
-    /// What the next process of the node begins with.
-    pub fn records(&self) -> impl Iterator<Item = &Bytes> {
-        self.checkpoint.iter().chain(&self.flushed)
+    /// Has a process of the node begin with what there is.
+    pub fn restore(&self, node: &mut ZeusNode, now: Time) {
+        self.checkpoint.iter().for_each(|part| node.restore_checkpoint(now, part));
+        self.flushed.iter().for_each(|record| node.restore(now, record));
+        node.end_restore(now);
     }
 }

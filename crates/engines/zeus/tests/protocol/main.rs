@@ -9,4 +9,5 @@ mod limits;
 mod load;
 mod planted;
 mod random;
+mod restarts;
 mod scripts;

@@ -1,6 +1,7 @@
 //! Random runs with planted bugs: each bug is found.
 
-use crate::random::run;
+use crate::random::{run, run_on_disk};
+use crate::restarts::value_behind_a_checkpoint;
 use crate::scripts;
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::commands_of;
@@ -399,4 +400,23 @@ fn each_planted_bug_is_found() {
     let found = |(bug, seed): &(ZeusPlantedBug, u64)| run(*seed, PlantedBugs::only(*bug)).is_err();
     let missed: Vec<_> = CAUGHT.iter().filter(|caught| !found(caught)).collect();
     assert!(missed.is_empty(), "these are not found any more: {missed:?}");
+}
+
+/// Bugs of restarts, each with a seed that finds it.
+#[test]
+fn random_runs_on_disk_find_bugs_of_restarts() {
+    for (bug, seed) in [
+        (ZeusPlantedBug::SendUnrecorded, 1),
+        (ZeusPlantedBug::ForgetTouched, 36),
+        (ZeusPlantedBug::CountRequestsAnew, 3),
+    ] {
+        assert!(run_on_disk(seed, PlantedBugs::only(bug)).is_err(), "{bug:?} is not found");
+    }
+}
+
+/// The window between a log's mark and the first part of a checkpoint is too small for random runs.
+#[test]
+fn what_a_checkpoint_has_is_not_repeated() {
+    let bug = PlantedBugs::only(ZeusPlantedBug::RepeatBeforeCheckpoint);
+    assert_eq!(value_behind_a_checkpoint(bug), "1", "the bug is not seen");
 }

@@ -72,6 +72,8 @@ struct Run {
     has_lost_directory: bool,
     /// Messages between two nodes that are under way are delivered in one step.
     is_together: bool,
+    /// Of so many moments of a disk one flushes.
+    flush_one_in: u64,
 }
 
 fn key(of: usize, row: &str) -> Bytes {
@@ -134,6 +136,7 @@ impl Run {
             loses_directory: false,
             has_lost_directory: false,
             is_together,
+            flush_one_in: if seed % 8 < 4 { 3 } else { 20 },
         }
     }
 
@@ -206,10 +209,10 @@ impl Run {
     /// Disks do what they do at their own pace.
     fn turn_disks(&mut self) {
         for node in (0..NODES).map(NodeId) {
-            if self.chance(3) {
+            if self.chance(self.flush_one_in) {
                 self.cluster.flush(node);
             }
-            if self.chance(20) {
+            if self.chance(8) {
                 self.cluster.advance_checkpoint(node);
             }
         }
