@@ -444,17 +444,18 @@ impl<E: Simulated> Simulation<E> {
     /// Whether a node may end for good, as far as what it has beside replicas of shards is concerned.
     pub(super) fn may_be_gone(&self, node: NodeId) -> bool {
         let on_disk = E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk();
-        let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
-        let mut others = nodes.filter(|other| *other != node && self.cluster.is_member(*other));
-        // One after the other: what is gone for good is silent for ever.
-        !on_disk || self.others_have_all(node) && others.all(|other| self.cluster.is_up(other))
+        !on_disk || self.others_have_all(node)
     }
 
-    /// Whether no other node is without memory or has left, and others have copies of all that this one has, some of them maybe only on
-    /// their disks.
+    /// Whether all other nodes are there, none of them without memory, and have copies of all that this one has. A disk that is lost while
+    /// another voter of a shard is out takes the majority of that shard's directory.
     fn others_have_all(&self, node: NodeId) -> bool {
+        let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
+        let mut others = nodes.filter(|other| *other != node && self.cluster.is_member(*other));
+        let are_well = others.all(|other| self.cluster.is_up(other));
         let is_lost = |other: &NodeId| *other != node;
-        self.managers.as_ref().is_none_or(SimulatedManagers::has_all_copies)
+        are_well
+            && self.managers.as_ref().is_none_or(SimulatedManagers::has_all_copies)
             && !self.forgetful.keys().any(is_lost)
             && !self.lacks_copies()
             && !self.checks.as_ref().is_some_and(|checks| checks.is_only_replica(node))

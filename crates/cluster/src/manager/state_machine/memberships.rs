@@ -38,8 +38,8 @@ impl StateMachine {
             let (id, node) = (NodeId(place as u32), self.nodes[place]);
             let lease_end = self.lease_end(&node);
             let may_leave = match self.has_durable_members() {
-                true => !self.is_last_of_majority(id) && may_depart,
-                false => !self.is_last_of_majority(id) || lease_end + silence <= at,
+                true => !self.is_last_of_majority(id, at) && may_depart,
+                false => !self.is_last_of_majority(id, at) || lease_end + silence <= at,
             };
             if node.alive && lease_end <= at && may_leave {
                 self.declare_dead(id, at, effects);
@@ -92,14 +92,18 @@ impl StateMachine {
         self.options.membership_epochs && self.options.keeps_memory
     }
 
-    /// Whether a membership of this node ends with what a majority of some shard's voters has.
-    fn is_last_of_majority(&self, id: NodeId) -> bool {
+    /// Whether a membership of this node ends with what a majority of some shard's voters has. With disks, a voter that is silent does not
+    /// count for another one that is: it may come back without its memory.
+    fn is_last_of_majority(&self, id: NodeId, at: Time) -> bool {
         if !self.options.membership_epochs {
             return false;
         }
         self.shards.iter().any(|shard| {
             let assignment = &shard.assignment;
-            let is_other = |node: &NodeId| *node != id && self.nodes[node.0 as usize].alive;
+            let is_there = |node: &NodeState| {
+                node.alive && (!self.has_durable_members() || self.lease_end(node) > at)
+            };
+            let is_other = |node: &NodeId| *node != id && is_there(&self.nodes[node.0 as usize]);
             let others = assignment.full_voters().filter(is_other).count();
             assignment.full_voters().any(|node| node == id) && others <= assignment.voters.len() / 2
         })
