@@ -321,8 +321,9 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("timestamp-without-epoch", ZEUS_TESTS),
     ("count-unacknowledged", ZEUS_TESTS),
     ("create-what-was-lost", ZEUS_TESTS),
-    // Random runs of nodes alone, each with a seed that finds the bug.
+    // A node has to record between the mark of a checkpoint in its log and the first part of it.
     ("repeat-before-checkpoint", ZEUS_TESTS),
+    // Random runs of nodes alone, each with a seed that finds the bug.
     ("hear-old-epoch", ZEUS_TESTS),
     ("validate-newer", ZEUS_TESTS),
     ("answer-before-copy", ZEUS_TESTS),

@@ -429,7 +429,7 @@ impl<E: Simulated> Simulation<E> {
     /// Whether every shard keeps a majority of voters with memory if this node loses its own.
     fn may_forget(&self, node: NodeId) -> bool {
         let Some(truth) = self.configuration() else { return false };
-        if E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk() {
+        if self.has_durable_members() {
             // Of a node that has left, nothing counts any more.
             return !truth.nodes[node.0 as usize].alive || self.others_have_all(node);
         }
@@ -443,8 +443,12 @@ impl<E: Simulated> Simulation<E> {
 
     /// Whether a node may end for good, as far as what it has beside replicas of shards is concerned.
     pub(super) fn may_be_gone(&self, node: NodeId) -> bool {
-        let on_disk = E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk();
-        !on_disk || self.others_have_all(node)
+        !self.has_durable_members() || self.others_have_all(node)
+    }
+
+    /// Whether nodes have copies of their own, beside replicas of shards, on disks.
+    fn has_durable_members(&self) -> bool {
+        E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk()
     }
 
     /// Whether all other nodes are there, none of them without memory, and have copies of all that this one has. A disk that is lost while

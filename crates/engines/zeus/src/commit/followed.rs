@@ -145,6 +145,21 @@ impl FollowedPipelines {
     }
 }
 
+/// Applies what a slot writes to the granules of which the node has a copy.
+pub(super) fn apply_writes(
+    scope: &mut Scope<'_>,
+    ownership: &mut Ownership,
+    inv: &ReplicationInv,
+    is_valid: bool,
+) {
+    for writes in &inv.writes {
+        if ownership.is_replica(&writes.granule) {
+            ownership.raise_clock(&writes.granule, inv.clock);
+            scope.rows.apply(&writes.granule, &writes.rows, inv.version(), is_valid);
+        }
+    }
+}
+
 /// Notes whether the pipeline has pending slots.
 fn note_open(open: &mut BTreeSet<PipelineId>, pipeline: PipelineId, followed: &Followed) {
     match followed.pending.is_empty() {
@@ -207,12 +222,7 @@ impl Followed {
         let slot = held.inv.slot;
         self.applied = slot;
         let is_valid = self.validated >= slot;
-        for writes in &held.inv.writes {
-            if ownership.is_replica(&writes.granule) {
-                ownership.raise_clock(&writes.granule, held.inv.clock);
-                scope.rows.apply(&writes.granule, &writes.rows, held.inv.version(), is_valid);
-            }
-        }
+        apply_writes(scope, ownership, &held.inv, is_valid);
         if !is_valid {
             self.pending.insert(slot, held);
         }

@@ -1,7 +1,7 @@
 //! Pipelines after a restart: those of the node's own workers, and those that it follows (`redo/`).
 
 use super::RestoredSlot;
-use super::followed::{FollowedPipelines, Held};
+use super::followed::{FollowedPipelines, Held, apply_writes};
 use super::pipelines::{PendingSlot, Pipeline, Pipelines, leave};
 use crate::ownership::Ownership;
 use crate::planted_bugs::ZeusPlantedBug;
@@ -65,12 +65,7 @@ impl Pipelines {
                 return; // The checkpoint is newer.
             }
             (pipeline.last, pipeline.last_clock) = (inv.slot, inv.clock);
-            for writes in &inv.writes {
-                if ownership.is_replica(&writes.granule) {
-                    ownership.raise_clock(&writes.granule, inv.clock);
-                    scope.rows.apply(&writes.granule, &writes.rows, inv.version(), false);
-                }
-            }
+            apply_writes(scope, ownership, &inv, false);
         }
         let mut touched: BTreeSet<_> = touched.into_iter().collect();
         if scope.has(ZeusPlantedBug::ForgetTouched) {

@@ -57,8 +57,9 @@ impl Zeus {
 
     /// Whether this worker reports to the manager that the granules of shards have their degree.
     pub(super) fn reports_whole(&self) -> bool {
-        let is_on_disk = self.shared.setup.topology.durability().is_on_disk();
-        is_on_disk && self.runtime.worker_context.place.worker == LOG_WORKER && !self.led.is_empty()
+        self.shared.is_on_disk()
+            && self.runtime.worker_context.place.worker == LOG_WORKER
+            && !self.led.is_empty()
     }
 
     /// Reports it, at times.

@@ -326,7 +326,8 @@ impl Zeus {
     ) -> CommitProgress {
         let (now, worker) = (self.now(), self.runtime.worker_context.place.worker);
         let epoch = transaction.remote_branches.epoch;
-        if transaction.commits_writes()
+        if self.shared.is_on_disk()
+            && transaction.commits_writes()
             && let Err(full) = self.shared.room.check_logs()
         {
             return CommitProgress::Told(Err(full));

@@ -124,6 +124,11 @@ impl ZeusShared {
         ZeusShared { node, setup: setup.clone(), room, state: Mutex::new(state) }
     }
 
+    /// Whether the node has a log on disk.
+    pub(super) fn is_on_disk(&self) -> bool {
+        self.setup.topology.durability().is_on_disk()
+    }
+
     /// The node, for a part of a step.
     pub(super) fn lock(&self) -> MutexGuard<'_, SharedNode> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -9,9 +9,9 @@
 //! knows (rule Z22). What is lost are messages, transactions under way, and what messages bring again: acknowledgements, requests.
 //!
 //! A record is one step's, so that no half of a step is read. It is of one or more parts, each with the holdings of granules as
-//! they are at its end, and with changes in their order. Parts end where the membership or the tables change. Every change may be
-//! made again on a state that is newer, and the changes behind it make that state again: a checkpoint takes the granules one
-//! after the other, while they change.
+//! they are at its end, and with changes in their order. Parts end where the membership or the tables change. A checkpoint takes the
+//! granules one after the other, while they change: a change that is recorded behind its first part may be made again on granules that
+//! are newer, and the changes behind it make that state again. Those before its first part are passed over.
 //!
 //! | file | holds |
 //! |---|---|
