@@ -14,7 +14,11 @@ use std::time::Duration;
 
 /// Small, so that logs go over many segments, records over several, and checkpoints are frequent.
 const OPTIONS: WorkerLogOptions = WorkerLogOptions {
-    writer: WriterOptions { segment_bytes: 16 << 10, group_bytes_max: 4 << 10 },
+    writer: WriterOptions {
+        segment_bytes: 16 << 10,
+        group_bytes_max: 4 << 10,
+        page_bytes: 1 << 10,
+    },
     checkpoint_bytes: 64 << 10,
 };
 

@@ -20,7 +20,8 @@
 //! # Why it is safe
 //!
 //! 1. *What is persisted is found.* A group is written where nothing else was: groups begin at sectors of their own, and no
-//!    sector that was flushed is written again while its segment is in use. So a write that is torn spoils no earlier
+//!    sector of a flushed group is written again while its segment is in use; zeros behind a group are where no group of this
+//!    segment is yet. So a write that is torn spoils no earlier
 //!    record. The header of a segment is flushed before its first group is written.
 //! 2. *What is found was appended, in this order and without a gap.* Checksums cover the volume and the segment's serial
 //!    number, so remains of a former use, and segments of other disks, are no records. A serial number is not used

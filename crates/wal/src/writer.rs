@@ -34,11 +34,14 @@ pub struct WriterOptions {
     /// Bytes of records after which a group has no more, but for the one that exceeds it. More make fewer flushes, and the
     /// longest flush longer. Default 4 MiB.
     pub group_bytes_max: u64,
+    /// Writes end at a multiple of this in their file, a multiple of [`SECTOR`], or with the segment; zeros fill the rest. A
+    /// system reads a page from the disk before it changes a part of it, which takes as long as a flush. Default 4 KiB.
+    pub page_bytes: u64,
 }
 
 impl Default for WriterOptions {
     fn default() -> WriterOptions {
-        WriterOptions { segment_bytes: 64 << 20, group_bytes_max: 4 << 20 }
+        WriterOptions { segment_bytes: 64 << 20, group_bytes_max: 4 << 20, page_bytes: 4 << 10 }
     }
 }
 
@@ -119,6 +122,8 @@ impl LogWriter {
     ) -> LogWriter {
         let bytes = options.segment_bytes;
         assert!(bytes.is_multiple_of(SECTOR) && bytes >= 8 * SECTOR, "segments of {bytes} bytes");
+        let page = options.page_bytes;
+        assert!(page.is_multiple_of(SECTOR) && page > 0, "pages of {page} bytes");
         // A file of another length is one that was not completely made, or of other options.
         let (usable, other): (Vec<_>, Vec<_>) =
             recovered.free.into_iter().partition(|(_, length)| *length == bytes);
@@ -357,6 +362,7 @@ impl LogWriter {
         for copy in bytes.chunks_mut(SECTOR as usize) {
             copy[..FILE_HEADER_BYTES].copy_from_slice(&header.encode(SEGMENT_MAGIC));
         }
+        self.fill_page(0, &mut bytes);
         let end = Position { serial, offset: HEADER_BYTES };
         self.written = Some(Written { file, end, records: 0, is_done: false, is_seal: false });
         effects.push(LogEffect::Write { file, offset: 0, bytes });
@@ -373,8 +379,8 @@ impl LogWriter {
         let group = GroupHeader { length, flushed: self.flushed };
         bytes[..GROUP_HEADER_BYTES].copy_from_slice(&group.encode(seed));
         let end = Position { serial, offset: next + bytes.len() as u64 };
-        bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
-        self.current = Some(Current { file, serial, next: next + bytes.len() as u64 });
+        self.current = Some(Current { file, serial, next: end.offset.next_multiple_of(SECTOR) });
+        self.fill_page(next, &mut bytes);
         let is_seal = length == 0;
         self.written = Some(Written { file, end, records, is_done: false, is_seal });
         effects.push(LogEffect::Write { file, offset: next, bytes });
@@ -410,6 +416,12 @@ impl LogWriter {
             complete += 1;
         }
         complete
+    }
+
+    /// Adds zeros to what is written at `offset`. No group is behind it.
+    fn fill_page(&self, offset: u64, bytes: &mut Vec<u8>) {
+        let end = (offset + bytes.len() as u64).next_multiple_of(self.options.page_bytes);
+        bytes.resize((end.min(self.options.segment_bytes) - offset) as usize, 0);
     }
 
     fn assert_invariants(&self) {

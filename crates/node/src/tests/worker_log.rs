@@ -22,7 +22,7 @@ const SHARD: ShardId = ShardId(3);
 const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(1), volume: 77 };
 const PROCESS: ProcessInstance = ProcessInstance(9);
 const OPTIONS: WorkerLogOptions = WorkerLogOptions {
-    writer: WriterOptions { segment_bytes: 8 << 9, group_bytes_max: 1 << 10 },
+    writer: WriterOptions { segment_bytes: 8 << 9, group_bytes_max: 1 << 10, page_bytes: 1 << 10 },
     checkpoint_bytes: 8 << 10,
 };
 

@@ -4,7 +4,7 @@
 use crate::testbed::{Process, SMALL, Traced, record, records_of};
 use shoal_types::Random;
 use shoal_wal::virtual_disk::VirtualDisk;
-use shoal_wal::{DiskPlantedBugs, LogWriter, Record};
+use shoal_wal::{DiskPlantedBugs, LogWriter, Record, SECTOR, WriterOptions};
 use std::panic::catch_unwind;
 
 /// What a log may be after a crash: it begins with all that was ever appended, up to somewhere behind what was acknowledged.
@@ -44,13 +44,14 @@ enum Action {
 /// Runs `actions` on `disk`, whose log has `before`, and shows every state before an operation, with what is known of it.
 fn run(
     disk: VirtualDisk,
+    options: WriterOptions,
     first: u64,
     before: &[Record],
     actions: &[Action],
     mut visit: impl FnMut(&VirtualDisk, &Truth<'_>),
 ) {
     let traced = Traced { disk, states: Vec::new() };
-    let (mut process, found) = Process::start(traced, SMALL, first);
+    let (mut process, found) = Process::start(traced, options, first);
     let skipped = before.len() - found.len();
     assert_eq!(before[skipped..], found, "the state that was found before");
     let mut appended = before.to_vec();
@@ -89,16 +90,26 @@ fn run(
     assert_eq!(process.writer.persisted() as usize, appended.len() - before.len());
 }
 
-/// Every crash of a first process, and, for one in so many of these, every crash of a second one.
+/// Every crash of a first process, and, for one in so many of these, every crash of a second one; where a page is a sector,
+/// a header, or more than that.
 fn explore(actions: &[Action], second: &[Action], one_in: u64) {
-    explore_from(VirtualDisk::new(), actions, second, one_in);
+    for page_bytes in [SECTOR, 2 * SECTOR, 4 * SECTOR] {
+        let options = WriterOptions { page_bytes, ..SMALL };
+        explore_from(VirtualDisk::new(), options, actions, second, one_in);
+    }
 }
 
-/// As [`explore`], on a disk that is empty.
-fn explore_from(disk: VirtualDisk, actions: &[Action], second: &[Action], one_in: u64) {
+/// As [`explore`], on a disk that is empty, with these options.
+fn explore_from(
+    disk: VirtualDisk,
+    options: WriterOptions,
+    actions: &[Action],
+    second: &[Action],
+    one_in: u64,
+) {
     let mut random = Random::new(7);
     let (mut states, mut seconds) = (0_u64, 0);
-    run(disk, 1, &[], actions, |disk, truth| {
+    run(disk, options, 1, &[], actions, |disk, truth| {
         let mut found = Vec::new();
         disk.crashes(&mut random, |mut crashed| {
             let records = truth.check(&mut crashed);
@@ -109,7 +120,7 @@ fn explore_from(disk: VirtualDisk, actions: &[Action], second: &[Action], one_in
             if states % one_in != 0 {
                 continue;
             }
-            run(crashed, truth.first, &records, second, |disk, truth| {
+            run(crashed, options, truth.first, &records, second, |disk, truth| {
                 disk.crashes(&mut random, |mut crashed| {
                     seconds += 1;
                     truth.check(&mut crashed);
@@ -224,7 +235,9 @@ fn crashes_show_what_is_planted() {
     ];
     for (name, plant, actions) in cases {
         let disk = planted(plant);
-        let explored = catch_unwind(|| explore_from(disk, actions, &[Append(4000), Append(2)], 13));
+        let explored = catch_unwind(|| {
+            explore_from(disk, SMALL, actions, &[Append(4000), Append(2)], 13);
+        });
         assert!(explored.is_err(), "no crash shows {name}");
     }
 }

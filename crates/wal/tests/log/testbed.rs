@@ -4,14 +4,15 @@ use shoal_types::{NodeId, ShardId};
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
     DiskPlantedBugs, Folder, FolderError, LogEffect, LogError, LogIdentity, LogWriter, Record,
-    Recovered, WriterOptions, perform, recover,
+    Recovered, SECTOR, WriterOptions, perform, recover,
 };
 use std::collections::VecDeque;
 
 pub const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(3), volume: 0x5eed };
 
 /// Six sectors beside the header.
-pub const SMALL: WriterOptions = WriterOptions { segment_bytes: 4096, group_bytes_max: 4096 };
+pub const SMALL: WriterOptions =
+    WriterOptions { segment_bytes: 4096, group_bytes_max: 4096, page_bytes: SECTOR };
 
 /// A record whose bytes say which it is.
 pub fn record(number: usize, bytes: usize) -> Record {
