@@ -32,7 +32,7 @@ pub enum Change<B> {
 /// Where a delta is logged instead of the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeltaUse {
-    /// Where it takes less than half of the row.
+    /// Where it takes at most half of the row.
     #[default]
     Short,
     /// Wherever it can be: for tests, whose rows are short.
@@ -174,11 +174,16 @@ pub(crate) fn diff(old: &[u8], new: &[u8], most: usize, patch: &mut Vec<u8>) -> 
         if at == new.len() {
             return true;
         }
-        let differs = differing_bytes(&old[at..], &new[at..]);
+        let Some(room) = most.checked_sub(patch.len() + RANGE_BYTES) else { return false };
+        // A row that is another one is not looked through.
+        let until = new
+            .len()
+            .min(at.saturating_add(room.min(u16::MAX.into())).saturating_add(RANGE_BYTES + 1));
+        let differs = differing_bytes(&old[at..until], &new[at..until]);
         let (Ok(skip), Ok(length)) = (u16::try_from(at - written), u16::try_from(differs)) else {
             return false;
         };
-        if patch.len() + RANGE_BYTES + differs > most {
+        if differs > room {
             return false;
         }
         patch.extend(skip.to_le_bytes());

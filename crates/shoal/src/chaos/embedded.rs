@@ -20,6 +20,9 @@ const SEGMENT_BYTES: u64 = 16 << 10;
 /// The growth of the log between two checkpoints.
 const CHECKPOINT_BYTES: u64 = 128 << 10;
 
+/// Of the rows that are written over and over.
+const ROW_BYTES: usize = 200;
+
 /// What a line of the child says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Line {
@@ -179,6 +182,13 @@ fn bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
+/// As [`bytes`], with so much behind them that the log has deltas of a row that is written again.
+fn row(words: &[u64]) -> Vec<u8> {
+    let mut row = bytes(words);
+    row.resize(ROW_BYTES, 0);
+    row
+}
+
 /// Where the parent has gone, this fails.
 fn say(line: Line) -> Result<(), String> {
     writeln!(std::io::stdout().lock(), "{line}").map_err(|error| error.to_string())
@@ -243,7 +253,7 @@ fn restored(
         rows.push(row.unwrap_or_else(|| vec![0, 0, 0]));
     }
     for (writer, row) in rows.iter().enumerate() {
-        let [own, other, seen] = row[..] else { return Ok(Err(format!("a row is {row:?}"))) };
+        let [own, other, seen, ..] = row[..] else { return Ok(Err(format!("a row is {row:?}"))) };
         counts[writer][1] = own;
         let there = rows[other as usize][0];
         if there < seen {
@@ -271,13 +281,13 @@ fn write(db: &Db, tables: Tables, writer: u32, writers: u32) -> Result<(), Strin
         let counts = db.transact_blocking(|tx| {
             let own = own_of(tx, writer)? + 1;
             let seen = own_of(tx, other)?;
-            tx.put(tables.own, &key, &bytes(&[own, u64::from(other), seen]))?;
+            tx.put(tables.own, &key, &row(&[own, u64::from(other), seen]))?;
             let mut drawn = tx.get(tables.last, &key)?.map_or(0, |drawn| words(drawn)[0]);
             if turn % 2 == 0 {
                 let last = tx.get(tables.last, b"last")?.map_or(0, |last| words(last)[0]) + 1;
                 drawn += 1;
-                tx.put(tables.last, b"last", &bytes(&[last]))?;
-                tx.put(tables.last, &key, &bytes(&[drawn]))?;
+                tx.put(tables.last, b"last", &row(&[last]))?;
+                tx.put(tables.last, &key, &row(&[drawn]))?;
                 tx.put(tables.drawn, &bytes(&[last]), &bytes(&[u64::from(writer), drawn]))?;
             }
             Ok([drawn, own])

@@ -3,8 +3,8 @@
 use super::durability::Durability;
 use super::records::{self, CheckpointBegin, WriteRef};
 use super::restore::KeptCheckpoint;
-use super::shared::{Shared, lock};
-use shoal_store::{CopyPart, Session, Store, WalkPlace};
+use super::shared::{LogPlace, Shared, lock};
+use shoal_store::{Change, CopyPart, Session, Store, WalkPlace};
 use shoal_wal::{
     CheckpointHead, CheckpointWriter, Folder, FolderError, LogIdentity, checkpoint_name,
     checkpoints,
@@ -82,10 +82,19 @@ impl Checkpointer {
         self.last_bytes = bytes;
     }
 
-    /// Takes a checkpoint. Returns the first segment that is still needed, and the bytes of the file; `None` where it failed,
-    /// or was given up: the next one is tried when the log has grown again.
+    /// What a checkpoint begins with that is taken from now on.
+    pub(super) fn begin(&self, shared: &Shared, store: &Store) -> (LogPlace, CheckpointBegin) {
+        let _tables = lock(&self.tables);
+        let place = shared.place();
+        let (next_table, tables) = (store.next_table(), store.named_tables());
+        (place, CheckpointBegin { clock: place.clock, next_table, tables })
+    }
+
+    /// Takes a checkpoint that has begun. Returns the first segment that is still needed, and the bytes of the file; `None` where
+    /// it failed, or was given up: the next one is tried when the log has grown again.
     pub(super) fn run(
         &self,
+        begun: &(LogPlace, CheckpointBegin),
         shared: &Arc<Shared>,
         store: &Arc<Store>,
         folder: &mut (impl Folder + ?Sized),
@@ -93,7 +102,7 @@ impl Checkpointer {
         let mut checkpoints = lock(&self.checkpoints);
         checkpoints.last_number += 1;
         let number = checkpoints.last_number;
-        let (first, bytes) = self.write(number, shared, store, folder).ok()??;
+        let (first, bytes) = self.write(number, begun, shared, store, folder).ok()??;
         checkpoints.kept.insert(0, KeptCheckpoint { number, first });
         checkpoints.kept.truncate(KEPT);
         // Before the segments that it needs.
@@ -108,17 +117,12 @@ impl Checkpointer {
     fn write(
         &self,
         number: u64,
+        (place, begin): &(LogPlace, CheckpointBegin),
         shared: &Arc<Shared>,
         store: &Arc<Store>,
         folder: &mut (impl Folder + ?Sized),
     ) -> Result<Option<(u64, u64)>, FolderError> {
         let Ok(mut session) = store.session() else { return Ok(None) };
-        let (place, begin) = {
-            let _tables = lock(&self.tables);
-            let place = shared.place();
-            let (next_table, tables) = (store.next_table(), store.named_tables());
-            (place, CheckpointBegin { clock: place.clock, next_table, tables })
-        };
         let head = CheckpointHead { identity: self.identity, number, first: place.serial };
         let mut writer = CheckpointWriter::begin(folder, head)?;
         writer.block(folder, records::HEAD, &begin.encode())?;
@@ -157,8 +161,8 @@ fn write_rows(
             |_| false,
             |copied| {
                 block.extend(copied.stamp.clock.0.to_le_bytes());
-                let (table, key, value) = (copied.table, copied.key, copied.value);
-                WriteRef { table, key, value }.encode(&mut block);
+                let (table, key, change) = (copied.table, copied.key, Change::of(copied.value));
+                WriteRef { table, key, change }.encode(&mut block);
             },
         );
         if !block.is_empty() {

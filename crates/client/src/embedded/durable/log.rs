@@ -8,7 +8,7 @@ use super::open_error::OpenError;
 use super::records;
 use super::restore::{Restored, restore};
 use super::shared::{Shared, Told, lock};
-use shoal_store::{Session, Store, Transaction};
+use shoal_store::{DeltaUse, Session, Store, Transaction};
 use shoal_types::limits::TABLE_IDS_MAX;
 use shoal_types::{Clock, Epoch, NodeId, Rejected, Result, StampRef, TableId, Unknown};
 use shoal_wal::{
@@ -164,7 +164,7 @@ impl LoggedTransactions {
         let shared = &self.0;
         shared.check(true)?;
         let mut locked = transaction.lock()?;
-        let mut record = records::encode_transaction(&locked);
+        let mut record = records::encode_transaction(&locked, DeltaUse::Short);
         let drawn = Drawn { shared, clock: locked.draw_clock(), is_told: false };
         let clock = drawn.clock;
         locked.validate()?;
@@ -240,10 +240,13 @@ impl Drawn<'_> {
 
 impl Drop for Drawn<'_> {
     fn drop(&mut self) {
+        if self.is_told {
+            return;
+        }
         if thread::panicking() {
             self.shared.stop_taking("a panic may have left a transaction installed in part");
-        }
-        if !self.is_told {
+            self.shared.tell(Told::Panicked);
+        } else {
             self.shared.tell(Told::Drawn(self.clock, None));
         }
     }

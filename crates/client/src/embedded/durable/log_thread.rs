@@ -48,6 +48,8 @@ pub(super) struct LogThread<F> {
     checkpoint: Option<JoinHandle<()>>,
     /// Makes a segment.
     maker: Option<JoinHandle<()>>,
+    /// A transaction has, and all later ones are without a record.
+    has_panicked: bool,
     is_closing: bool,
     is_sealed: bool,
 }
@@ -95,6 +97,7 @@ impl<F: ThreadFolder> LogThread<F> {
             checkpointer,
             checkpoint: None,
             maker: None,
+            has_panicked: false,
             is_closing: false,
             is_sealed: false,
         }
@@ -116,6 +119,9 @@ impl<F: ThreadFolder> LogThread<F> {
             }
             if let Some(failure) = self.writer.failure() {
                 self.shared.stop_taking(&failure.to_string());
+                break;
+            }
+            if self.has_panicked {
                 break;
             }
             self.publish();
@@ -168,6 +174,7 @@ impl<F: ThreadFolder> LogThread<F> {
                 // Not awaited any more if this fails.
                 let _ = answer.send((self.writer.segments().collect(), self.writer.flushed()));
             }
+            Told::Panicked => self.has_panicked = true,
             Told::Close => self.is_closing = true,
         }
     }
@@ -236,7 +243,8 @@ impl<F: ThreadFolder> LogThread<F> {
         let (store, mut folder) = (Arc::clone(&self.store), self.folder.another());
         self.checkpointer.begun(self.writer.serial());
         self.checkpoint = Some(thread::spawn(move || {
-            let done = checkpointer.run(&shared, &store, &mut folder);
+            let begun = checkpointer.begin(&shared, &store);
+            let done = checkpointer.run(&begun, &shared, &store, &mut folder);
             shared.tell(Told::Checkpointed(done));
         }));
     }

@@ -32,6 +32,13 @@
 //! least the versions up to C0, and none above C1. Restoring it, the transactions above C0 are replayed; on each key the greatest
 //! clock wins. If the log does not reach C1, it is damaged: it was durable that far.
 //!
+//! # Deltas
+//!
+//! A row that changes in few places is in the log as a delta on its former version, which that log, or the checkpoint, has before
+//! it; but not where the row was deleted above C0, or its table dropped, and the walk came by later and found nothing. Then the
+//! base of a delta above C0 is missing, and so is that of each until the deletion, which the log has, since C1 is not below its
+//! clock. These deltas are passed over. A key whose bases are missing at the end of the log is damage.
+//!
 //! Read in this order: `records.rs`, `clock_order.rs`, `durable_clock.rs`, `shared.rs`, `durability.rs`, `log_thread.rs`, `restore.rs`,
 //! `checkpoint.rs`, `backup.rs`, `log.rs`, `examine.rs`.
 

@@ -1,7 +1,7 @@
 //! What an embedded database writes into its log and its checkpoints. `docs/log-format.md` has the grammar.
 
-use shoal_store::{Locked, LockedWrite, Session};
-use shoal_types::{Clock, TableId};
+use shoal_store::{Change, Delta, DeltaUse, Locked, Session};
+use shoal_types::{Clock, Epoch, TableId};
 use std::ops::DerefMut;
 
 /// The kinds of records in the log.
@@ -17,31 +17,47 @@ pub(super) const TAIL: u8 = 3;
 /// Where a tombstone has its value's length.
 const TOMBSTONE: u32 = u32::MAX;
 
+/// Where a delta has its value's length.
+const DELTA: u32 = u32::MAX - 1;
+
 /// A write, as it stands in a record or a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WriteRef<'r> {
     pub(super) table: TableId,
     pub(super) key: &'r [u8],
-    /// `None` for a tombstone.
-    pub(super) value: Option<&'r [u8]>,
+    pub(super) change: Change<&'r [u8]>,
 }
 
 impl WriteRef<'_> {
     pub(super) fn encode(&self, into: &mut Vec<u8>) {
-        let value_length = self.value.map_or(TOMBSTONE, |value| value.len() as u32);
+        let value_length = match self.change {
+            Change::Delete => TOMBSTONE,
+            Change::Row(row) => row.len() as u32,
+            Change::Delta(_) => DELTA,
+        };
         into.extend(self.table.0.to_le_bytes());
         into.extend((self.key.len() as u32).to_le_bytes());
         into.extend(value_length.to_le_bytes());
         into.extend(self.key);
-        into.extend(self.value.unwrap_or_default());
+        if let Change::Delta(Delta { base: (_, base), length, patch }) = self.change {
+            into.extend(base.0.to_le_bytes());
+            into.extend(length.to_le_bytes());
+            into.extend((patch.len() as u32).to_le_bytes());
+        }
+        into.extend(self.change.content());
     }
 }
 
-/// The record of a transaction, with room for its clock: that is drawn later.
-pub(super) fn encode_transaction<S: DerefMut<Target = Session>>(locked: &Locked<S>) -> Vec<u8> {
-    let mut record = vec![0; 8];
-    locked.writes(|LockedWrite { table, key, value, .. }| {
-        WriteRef { table, key, value }.encode(&mut record);
+/// The record of a transaction, with room for its clock: that is drawn later. A row that stays the same in most places is a
+/// delta: the version that it overwrites has a lower clock, so it is in the log before, or in the checkpoint.
+pub(super) fn encode_transaction<S: DerefMut<Target = Session>>(
+    locked: &Locked<S>,
+    deltas: DeltaUse,
+) -> Vec<u8> {
+    let (mut record, mut patch) = (vec![0; 8], Vec::new());
+    locked.writes(|locked| {
+        let change = locked.change(deltas, |_| true, &mut patch);
+        WriteRef { table: locked.table, key: locked.key, change }.encode(&mut record);
     });
     record
 }
@@ -82,11 +98,18 @@ impl<'r> Fields<'r> {
     pub(super) fn write(&mut self) -> Option<WriteRef<'r>> {
         let (table, key, value) = (TableId(self.u32()?), self.u32()?, self.u32()?);
         let key = self.bytes(key as usize)?;
-        let value = match value {
-            TOMBSTONE => None,
-            length => Some(self.bytes(length as usize)?),
+        let change = match value {
+            TOMBSTONE => Change::Delete,
+            DELTA => Change::Delta(self.delta()?),
+            length => Change::Row(self.bytes(length as usize)?),
         };
-        Some(WriteRef { table, key, value })
+        change.is_well_formed().then_some(WriteRef { table, key, change })
+    }
+
+    fn delta(&mut self) -> Option<Delta<&'r [u8]>> {
+        let base = (Epoch::default(), Clock(self.u64()?));
+        let (length, patch) = (self.u32()?, self.u32()?);
+        Some(Delta { base, length, patch: self.bytes(patch as usize)? })
     }
 
     /// A table's id and the rest as its name.
@@ -138,15 +161,18 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_decoded() {
+        let patch = &[1, 0, 1, 0, 7][..];
+        let delta = Delta { base: (Epoch::default(), Clock(8)), length: 3, patch };
         let writes = [
-            WriteRef { table: TableId(3), key: b"k", value: Some(b"value") },
-            WriteRef { table: TableId(4), key: b"key", value: None },
-            WriteRef { table: TableId(5), key: b"", value: Some(b"") },
+            WriteRef { table: TableId(3), key: b"k", change: Change::Row(b"value") },
+            WriteRef { table: TableId(4), key: b"key", change: Change::Delete },
+            WriteRef { table: TableId(6), key: b"key", change: Change::Delta(delta) },
+            WriteRef { table: TableId(5), key: b"", change: Change::Row(b"") },
         ];
         let mut bytes = Vec::new();
         writes.iter().for_each(|write| write.encode(&mut bytes));
         let mut fields = Fields(&bytes);
-        assert_eq!(writes.map(Some), [fields.write(), fields.write(), fields.write()]);
+        assert_eq!(writes.map(Some), std::array::from_fn(|_| fields.write()));
         assert!(fields.is_empty());
         let begin = CheckpointBegin {
             clock: Clock(7),
@@ -160,10 +186,23 @@ mod tests {
 
     #[test]
     fn what_is_cut_is_not_decoded() {
-        let mut bytes = Vec::new();
-        WriteRef { table: TableId(3), key: b"k", value: Some(b"value") }.encode(&mut bytes);
-        for cut in 0..bytes.len() {
-            assert_eq!(Fields(&bytes[..cut]).write(), None);
+        let delta =
+            Delta { base: (Epoch::default(), Clock(8)), length: 3, patch: &[1, 0, 1, 0, 7][..] };
+        for change in [Change::Row(&b"value"[..]), Change::Delta(delta)] {
+            let mut bytes = Vec::new();
+            WriteRef { table: TableId(3), key: b"k", change }.encode(&mut bytes);
+            for cut in 0..bytes.len() {
+                assert_eq!(Fields(&bytes[..cut]).write(), None);
+            }
         }
+    }
+
+    #[test]
+    fn a_delta_beyond_its_row_is_not_decoded() {
+        let mut bytes = Vec::new();
+        let delta =
+            Delta { base: (Epoch::default(), Clock(8)), length: 1, patch: &[1, 0, 1, 0, 7][..] };
+        WriteRef { table: TableId(3), key: b"k", change: Change::Delta(delta) }.encode(&mut bytes);
+        assert_eq!(Fields(&bytes).write(), None);
     }
 }

@@ -2,12 +2,13 @@
 
 use super::open_error::OpenError;
 use super::records::{self, CheckpointBegin, Fields, WriteRef};
-use shoal_store::{Session, Store};
+use shoal_store::{ReplayRule, Replayed, ReplayedWrite, Session, Store};
 use shoal_types::{Clock, Epoch, NodeId, StampRef, TableId};
 use shoal_wal::{
     CheckpointHead, Folder, LogError, LogIdentity, RecordRef, Recovered, checkpoint_head,
     checkpoint_name, checkpoints, read_checkpoint, recover,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A checkpoint in the folder.
@@ -90,17 +91,31 @@ struct Restoring {
     identity: Option<LogIdentity>,
     /// The transactions up to here are in the checkpoint.
     begin: Clock,
+    /// Above the ids of all tables that had been created when the checkpoint began: what became of those is in it.
+    next_table: TableId,
     /// The log has to reach this.
     end: Clock,
     /// The last clock that was replayed.
     last: Clock,
+    /// Keys that deltas were for whose bases are not there. The log deletes them, or drops their tables: that was done before the
+    /// checkpoint came to them.
+    missing: BTreeSet<(TableId, Box<[u8]>)>,
 }
 
 impl Restoring {
     fn new(store: Arc<Store>) -> Result<Restoring, OpenError> {
         let session = store.session()?;
-        let (begin, end, last) = (Clock::ZERO, Clock::ZERO, Clock::ZERO);
-        Ok(Restoring { store, session, kept: None, identity: None, begin, end, last })
+        Ok(Restoring {
+            store,
+            session,
+            kept: None,
+            identity: None,
+            begin: Clock::ZERO,
+            next_table: TableId(0),
+            end: Clock::ZERO,
+            last: Clock::ZERO,
+            missing: BTreeSet::new(),
+        })
     }
 
     fn checkpoint(
@@ -137,7 +152,7 @@ impl Restoring {
         match kind {
             records::HEAD => {
                 let begin = CheckpointBegin::decode(block).ok_or("its head is no head")?;
-                self.begin = begin.clock;
+                (self.begin, self.next_table) = (begin.clock, begin.next_table);
                 for table in (0..begin.next_table.0).map(TableId) {
                     match begin.tables.iter().find(|(_, named)| *named == table) {
                         Some((name, _)) => self.store.restore_table(name, table)?,
@@ -162,34 +177,36 @@ impl Restoring {
         Ok(())
     }
 
-    /// Rows up to the first clock of the log need no order among each other: they are put in together.
     fn rows(&mut self, block: &[u8]) -> Result<(), Wrong> {
         let mut fields = Fields(block);
-        let mut early = Vec::new();
+        let mut rows = Vec::new();
         while !fields.is_empty() {
             let clock = Clock(fields.u64().ok_or("a row is cut")?);
-            let row = fields.write().ok_or("a row is cut")?;
-            if clock <= self.begin {
-                early.push(row);
-            } else {
-                self.put(&[row], clock)?;
-            }
+            rows.push((fields.write().ok_or("a row is cut")?, clock));
         }
-        self.put(&early, self.begin)
+        self.put(rows)
     }
 
     /// Puts writes in, where nothing newer is.
-    fn put(&mut self, writes: &[WriteRef<'_>], clock: Clock) -> Result<(), Wrong> {
-        let transaction = self.session.begin();
-        for WriteRef { table, key, value } in writes {
-            if !self.store.is_dropped(*table) {
-                transaction.replicate(*table, key, *value)?;
+    fn put<'w>(
+        &mut self,
+        writes: impl IntoIterator<Item = (WriteRef<'w>, Clock)>,
+    ) -> Result<(), Wrong> {
+        let writes = writes.into_iter().map(|(WriteRef { table, key, change }, clock)| {
+            let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
+            ReplayedWrite { table, key, change, stamp }
+        });
+        let missing = &mut self.missing;
+        let report = |write: &ReplayedWrite<'_>, replayed| {
+            if replayed == Replayed::Waits {
+                missing.insert((write.table, write.key.into()));
+            } else if !missing.is_empty() {
+                missing.remove(&(write.table, write.key.into()));
             }
-        }
-        let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
-        let wins = |old: StampRef<'_>| old.clock < clock;
+        };
         // The log is replayed in order: nothing older comes after a tombstone.
-        transaction.lock()?.replay(stamp, wins, |_| true, |_, _, _| {});
+        let rest = self.session.replay(writes, ReplayRule::NewestWins, |_| true, report)?;
+        assert_eq!(rest, None, "a store that is restored has one session");
         Ok(())
     }
 
@@ -212,6 +229,9 @@ impl Restoring {
             Some(Wrong::Store(error)) => return Err(error.into()),
             None if self.last < self.end => {
                 return Err(damaged("the log ends before the checkpoint does").into());
+            }
+            None if !self.missing.is_empty() => {
+                return Err(damaged("it changes a row that is nowhere").into());
             }
             None => {}
         }
@@ -238,15 +258,15 @@ impl Restoring {
                 }
                 let mut writes = Vec::new();
                 while !fields.is_empty() {
-                    writes.push(fields.write().ok_or("a write is cut")?);
+                    writes.push((fields.write().ok_or("a write is cut")?, clock));
                 }
                 self.last = clock;
-                self.put(&writes, clock)
+                self.put(writes)
             }
             records::TABLE_CREATED => {
                 let (table, name) = fields.table().ok_or("a table without a name")?;
-                // In the checkpoint already, with what became of it.
-                if table < self.store.next_table() {
+                // Not by what the store has: rows may have come before the name, since a walk sees newer tables, too.
+                if table < self.next_table {
                     return Ok(());
                 }
                 Ok(self.store.restore_table(name, table)?)
@@ -255,6 +275,7 @@ impl Restoring {
                 let (table, _) = fields.table().ok_or("a table without an id")?;
                 self.store.drop_table(table);
                 self.free(table);
+                self.missing.retain(|(missing, _)| *missing != table);
                 Ok(())
             }
             _ => Err("a record of an unknown kind".into()),

@@ -21,6 +21,8 @@ pub(super) enum Told {
     Checkpointed(Option<(u64, u64)>),
     /// Asks which files have the log, and how far it is flushed.
     Segments(Sender<(Vec<(u64, SegmentFile)>, Position)>),
+    /// A transaction panicked that had drawn its clock, and may be installed in part: nothing that has seen it is to be logged.
+    Panicked,
     /// Writes out everything, and ends.
     Close,
 }

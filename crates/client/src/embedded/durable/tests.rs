@@ -3,10 +3,10 @@
 use super::checkpoint::{Checkpointer, Checkpoints};
 use super::log::{DurableLog, LogOptions};
 use super::log_thread::ThreadFolder;
-use super::records;
+use super::records::{self, CheckpointBegin};
 use super::restore::{Restored, restore, store_to_look_at};
 use super::shared::{LogPlace, Shared, lock};
-use shoal_store::{CopyPart, Session, Store, WalkPlace};
+use shoal_store::{CopyPart, DeltaUse, Session, Store, WalkPlace};
 use shoal_types::{
     Clock, Epoch, Error, NodeId, Random, Rejected, ShardId, StampRef, TableId, Unknown,
 };
@@ -21,14 +21,18 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(0), volume: 9 };
-const SMALL: WriterOptions = WriterOptions { segment_bytes: 4096, group_bytes_max: 2048 };
+const SMALL: WriterOptions =
+    WriterOptions { segment_bytes: 4096, group_bytes_max: 2048, page_bytes: 1024 };
 
+/// The rows, and the names of tables, each in the place of a row without a key.
 type State = BTreeMap<(TableId, Vec<u8>), Vec<u8>>;
 
 fn state_of(store: &Arc<Store>) -> State {
     let mut session = store.session().unwrap();
     let part = CopyPart { records_max: usize::MAX, bytes_max: usize::MAX };
-    let mut state = State::new();
+    let names = store.named_tables().into_iter();
+    let mut state: State =
+        names.map(|(name, table)| ((table, Vec::new()), name.as_bytes().to_vec())).collect();
     let next = session.copy(
         &WalkPlace::default(),
         part,
@@ -105,29 +109,49 @@ impl Process {
 
     fn create_table(&mut self, name: &str) {
         let table = self.store.next_table();
-        self.append(records::TABLE_CREATED, records::encode_table(table, name), self.store.clock());
+        self.append(records::TABLE_CREATED, records::encode_table(table, name), self.recorded);
         self.store.restore_table(name, table).unwrap();
+    }
+
+    /// Drops a table, if there is another one, when that is durable.
+    fn drop_table(&mut self, random: &mut Random) {
+        let tables = self.store.named_tables();
+        if tables.len() < 2 {
+            return;
+        }
+        let (_, table) = *random.pick(&tables).expect("there are some");
+        self.append(records::TABLE_DROPPED, records::encode_table(table, ""), self.recorded);
+        self.work(u64::MAX);
+        self.store.drop_table(table);
+        let place = WalkPlace { table, key: Vec::new() };
+        assert_eq!(self.session.free_table(&place, usize::MAX), None);
     }
 
     /// A transaction that writes some keys.
     fn commit(&mut self, random: &mut Random) {
-        let store = Arc::clone(&self.store);
+        let (store, durable) = (Arc::clone(&self.store), self.durable());
         let tables: Vec<_> = store.open_tables().collect();
         let transaction = self.session.begin();
         for _ in 0..random.range_inclusive(1, 3) {
             let table = tables[random.below(tables.len() as u64) as usize];
             let key = [b'k', random.below(12) as u8];
-            match random.below(3) {
+            match random.below(4) {
                 0 => transaction.delete(table, &key).unwrap(),
-                _ => transaction.put(table, &key, &vec![7; random.below(300) as usize]).unwrap(),
+                1 => transaction.put(table, &key, &vec![7; random.below(300) as usize]).unwrap(),
+                // Most rows differ from the one before in a byte or two: they are logged as deltas.
+                _ => {
+                    let mut row = [7; 100];
+                    row[random.below(100) as usize] = random.below(256) as u8;
+                    transaction.put(table, &key, &row).unwrap();
+                }
             }
         }
         let mut locked = transaction.lock().unwrap();
-        let mut record = records::encode_transaction(&locked);
+        let mut record = records::encode_transaction(&locked, DeltaUse::Short);
         let clock = locked.draw_clock();
         records::set_clock(&mut record, clock);
         let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
-        locked.install_committed_until(usize::MAX, stamp, |_| false);
+        locked.install_committed_until(usize::MAX, stamp, |tombstone| tombstone.clock <= durable);
         drop(locked);
         self.append(records::TRANSACTION, record, clock);
         self.recorded = clock;
@@ -146,19 +170,25 @@ impl Process {
         persisted.checked_sub(1).map_or(self.begun, |last| self.clocks[last])
     }
 
-    /// All is durable then.
-    fn checkpoint(&mut self) {
+    /// A checkpoint begins.
+    fn begin_checkpoint(&self) -> (LogPlace, CheckpointBegin) {
+        let shared = Shared::new(Clock::ZERO, 4096);
         let place = LogPlace { clock: self.store.clock(), serial: self.writer.serial() };
+        shared.set_place(place);
+        self.checkpointer.begin(&shared, &self.store)
+    }
+
+    /// A checkpoint that has begun finds the rows that there are now. All is durable then.
+    fn checkpoint(&mut self, begun: &(LogPlace, CheckpointBegin)) {
         self.work(u64::MAX);
-        let (first, _) = self.run_checkpointer(place).expect("the disk does not fail");
+        let (first, _) = self.run_checkpointer(begun).expect("the disk does not fail");
         self.change(|writer, effects| writer.truncate(first, effects));
     }
 
-    fn run_checkpointer(&mut self, place: LogPlace) -> Option<(u64, u64)> {
+    fn run_checkpointer(&mut self, begun: &(LogPlace, CheckpointBegin)) -> Option<(u64, u64)> {
         let shared = Arc::new(Shared::new(Clock::ZERO, 4096));
         shared.advance(self.recorded, self.store.clock());
-        shared.set_place(place);
-        self.checkpointer.run(&shared, &self.store, &mut self.disk)
+        self.checkpointer.run(begun, &shared, &self.store, &mut self.disk)
     }
 }
 
@@ -168,24 +198,35 @@ fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
     for seed in 0..300 {
         let mut random = Random::new(seed);
         let mut disk = VirtualDisk::new();
-        // What there was after each clock.
-        let mut states = BTreeMap::from([(Clock::ZERO, State::new())]);
+        // What there was after each clock that has a record; tables come and go between two.
+        let mut states = BTreeMap::from([(Clock::ZERO, vec![State::new()])]);
         for _ in 0..4 {
             let mut process = Process::start(disk);
             let clock = process.store.clock();
-            assert_eq!(state_of(&process.store), states[&clock], "seed {seed}, at {clock}");
+            let state = state_of(&process.store);
+            let (_, expected) = states.range(..=clock).next_back().expect("the first");
+            assert!(expected.contains(&state), "seed {seed}, at {clock}: {state:?}");
             states.retain(|other, _| *other <= clock);
             process.create_table(&format!("t{}", random.next_u64()));
+            states.entry(process.recorded).or_default().push(state_of(&process.store));
+            // A checkpoint that has not come to the rows.
+            let mut begun = None;
             for _ in 0..random.below(30) {
-                match random.below(6) {
-                    0 => process.fail(),
+                match random.below(12) {
+                    0 | 1 => process.fail(),
+                    2 => process.create_table(&format!("t{}", random.next_u64())),
+                    3 => process.drop_table(&mut random),
                     _ => process.commit(&mut random),
                 }
-                states.insert(process.store.clock(), state_of(&process.store));
+                let at = states.entry(process.recorded).or_default();
+                at.push(state_of(&process.store));
                 process.work(random.below(4));
                 if random.below(9) == 0 {
-                    process.checkpoint();
+                    let begun = begun.take().unwrap_or_else(|| process.begin_checkpoint());
+                    process.checkpoint(&begun);
                     checkpoints += 1;
+                } else if random.below(9) == 0 {
+                    begun.get_or_insert(process.begin_checkpoint());
                 }
             }
             let durable = process.durable();
@@ -208,7 +249,7 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
         for _ in 0..40 {
             process.commit(&mut random);
         }
-        process.checkpoint();
+        process.checkpoint(&process.begin_checkpoint());
         for _ in 0..40 {
             process.commit(&mut random);
         }
@@ -220,8 +261,7 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
             2 => process.disk.faults.lies = true,
             _ => {}
         }
-        let place = LogPlace { clock: process.store.clock(), serial: process.writer.serial() };
-        let done = process.run_checkpointer(place);
+        let done = process.run_checkpointer(&process.begin_checkpoint());
         assert_eq!(done.is_some(), flushes >= 2);
         process.disk.faults = Default::default();
         process.disk.lose_power(|| false);
