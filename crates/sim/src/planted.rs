@@ -132,7 +132,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("mako", "truncate-early", "M4", STREAMS, 300),
     // Disks fail, and are damaged, in the seeds from 7 · 2^27 on.
     ("mako", "retry-failed-flush", "M4", STREAMS, 60),
-    ("mako", "cut-damage", "M4", STREAMS, 450),
+    ("mako", "cut-damage", "M4", STREAMS, 1_000),
     ("mako", "skip-checksums", "M4", STREAMS, 60),
     // Disks are put back in the seeds from 15 · 2^26 on.
     ("mako", "believe-older-disks", "M4", STREAMS, 300),
@@ -194,8 +194,6 @@ pub const BOUNDS: &[CatchBound] = &[
     ("zeus", "forget-touched", "Z4", MOVES, 60),
     ("zeus", "count-requests-anew", "Z5", &["liveness", "Z14"], 60),
     ("zeus", "depart-with-copies", "Z14", LOST_COPIES, 60),
-    // Disks are put back in the seeds from 15 · 2^26 on.
-    ("zeus", "act-unadmitted", "Z22", SLOTS, 6_000),
     ("tiga", "accept-late", "T1", LOGS, 30),
     ("tiga", "ignore-read-timestamps", "T1", LOGS, 30),
     ("tiga", "release-before-ready", "T2", LOGS, 30),
@@ -242,7 +240,6 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("forget-touched", DISK_SEEDS.start),
     ("count-requests-anew", DISK_SEEDS.start),
     ("depart-with-copies", DISK_SEEDS.start),
-    ("act-unadmitted", OLDER_DISKS_FROM),
     ("retry-failed-flush", BAD_DISKS_FROM),
     ("cut-damage", BAD_DISKS_FROM),
     ("skip-checksums", BAD_DISKS_FROM),
@@ -323,6 +320,8 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("create-what-was-lost", ZEUS_TESTS),
     // A node has to record between the mark of a checkpoint in its log and the first part of it.
     ("repeat-before-checkpoint", ZEUS_TESTS),
+    // An older disk has to be put back, and its node to be asked before it hears of the configuration.
+    ("act-unadmitted", ZEUS_TESTS),
     // Random runs of nodes alone, each with a seed that finds the bug.
     ("hear-old-epoch", ZEUS_TESTS),
     ("validate-newer", ZEUS_TESTS),

@@ -1,7 +1,7 @@
 //! Random runs with planted bugs: each bug is found.
 
 use crate::random::{run, run_on_disk};
-use crate::restarts::value_behind_a_checkpoint;
+use crate::restarts::{value_before_admission, value_behind_a_checkpoint};
 use crate::scripts;
 use shoal_engine::planted_bugs::PlantedBugs;
 use shoal_golden::commands_of;
@@ -419,4 +419,11 @@ fn random_runs_on_disk_find_bugs_of_restarts() {
 fn what_a_checkpoint_has_is_not_repeated() {
     let bug = PlantedBugs::only(ZeusPlantedBug::RepeatBeforeCheckpoint);
     assert_eq!(value_behind_a_checkpoint(bug), "1", "the bug is not seen");
+}
+
+/// In simulations an older disk has to be put back, and its node to be asked before it hears of the configuration.
+#[test]
+fn a_node_that_is_not_admitted_is_seen_to_act() {
+    let bug = PlantedBugs::only(ZeusPlantedBug::ActUnadmitted);
+    assert_eq!(value_before_admission(bug), "2", "the bug is not seen");
 }

@@ -87,12 +87,40 @@ pub fn value_behind_a_checkpoint(bugs: PlantedBugs<ZeusPlantedBug>) -> String {
     cluster.bounce(second, &mut Random::new(1));
     cluster.hear(second);
     settle(&mut cluster);
-    let row = cluster.up(second).and_then(|up| {
+    value_at(&cluster, second)
+}
+
+/// The value of the row that all of this is about, which is valid.
+fn value_at(cluster: &Cluster, node: NodeId) -> String {
+    let row = cluster.up(node).and_then(|up| {
         let row = up.rows().get(&granule("a"), &(T, Bytes::from_static(b"a/x")))?;
         assert!(row.is_valid);
         row.value.clone()
     });
     row.map_or(String::new(), |value| value.escape_ascii().to_string())
+}
+
+/// A reader comes back with its disk and has not heard of the configuration, while the owner writes. Returns what the reader has
+/// of it: its disk may be an older one, with which it must not acknowledge anything.
+pub fn value_before_admission(bugs: PlantedBugs<ZeusPlantedBug>) -> String {
+    let mut cluster = Cluster::new(3, 1, ZeusOptions { bugs, ..ZeusOptions::default() });
+    cluster.keep_on_disks();
+    (0..3).for_each(|node| cluster.hear(NodeId(node)));
+    settle(&mut cluster);
+    let (owner, reader) = (NodeId(0), NodeId(1));
+    want(&mut cluster, owner, 1);
+    settle(&mut cluster);
+    put(&mut cluster, owner, "1");
+    settle(&mut cluster);
+    cluster.bounce(reader, &mut Random::new(1));
+    put(&mut cluster, owner, "2");
+    settle(&mut cluster);
+    value_at(&cluster, reader)
+}
+
+#[test]
+fn a_node_takes_nothing_before_it_is_admitted() {
+    assert_eq!(value_before_admission(PlantedBugs::NONE), "1");
 }
 
 #[test]
