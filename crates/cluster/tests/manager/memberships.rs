@@ -256,6 +256,20 @@ fn a_process_with_the_memory_of_the_former_one_is_the_same_member() {
     assert!(!cluster.machine.has_all_copies(), "what it had is void");
 }
 
+/// Leases end one after the other, and the first node is not the only one to be silent (zeus, seed 538871242: two left, and the last copy
+/// of something may have been on a third, which never came back).
+#[test]
+fn no_node_leaves_when_all_lose_power() {
+    let mut cluster = Cluster::of(3, true);
+    let members: Vec<u32> = (0..9).collect();
+    cluster.tick(10, &members);
+    cluster.tick(100, &members[1..]);
+    (0..200).for_each(|_| _ = cluster.tick(50, &[]));
+    assert_eq!(cluster.dead(), []);
+    (0..20).for_each(|_| _ = cluster.tick(100, &members[1..]));
+    assert_eq!(cluster.dead(), [0], "the others are back");
+}
+
 /// Data has three copies, so two nodes may leave; while three are silent, each of them may have the only copy of something.
 #[test]
 fn nodes_with_disks_stay_while_they_may_have_the_last_copy() {

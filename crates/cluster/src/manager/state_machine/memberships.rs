@@ -47,12 +47,14 @@ impl StateMachine {
         }
     }
 
-    /// Whether other copies of all data are left without the nodes whose leases have run out at `at`.
+    /// Whether other copies of all data are left without the nodes that are silent at `at`: that were so for half a lease. A power
+    /// failure ends all leases, one soon after the other, and the first ones must not leave as if they were alone.
     fn may_depart(&self, at: Time) -> bool {
+        let soon = at + self.options.lease_at_manager() / 2;
         let nodes = (0..).map(NodeId).zip(&self.nodes);
         let silent = nodes.filter(|(_, node)| {
             let has_joined = node.incarnation > Incarnation(0);
-            node.alive && has_joined && self.lease_end(node) <= at
+            node.alive && has_joined && self.lease_end(node) <= soon
         });
         let any = self.options.faults.depart_with_copies;
         any || self.departures.allow(silent.map(|(id, _)| id))
