@@ -1,6 +1,6 @@
 //! What the folder of a worker's log holds, for operators.
 
-use crate::worker_log::{WorkerFiles, WorkerLogError};
+use crate::worker_files::{WorkerFiles, WorkerLogError};
 use shoal_log::StreamStorage;
 use shoal_types::{Ballot, ShardId};
 use shoal_wal::{

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `events.rs` | what happens to a worker, and what it wants done |
 //! | `checkpoint.rs`, `checkpoint_state.rs` | checkpoints of a worker, for its log on disk |
+//! | `worker_files.rs` | what the files of a worker's log hold |
 //! | `worker_log.rs` | the log of a worker on disk, with its checkpoints |
 //! | `recovery.rs` | what a worker's checkpoint and its log hold when its node begins again |
 //! | `worker.rs` | a worker's step: the order of events and effects; timers |
@@ -26,6 +27,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod worker;
+mod worker_files;
 mod worker_log;
 
 pub use checkpoint_state::{CheckpointBlock, CheckpointStep};
@@ -34,8 +36,8 @@ pub use examine::{ExaminedStream, ExaminedWorkerLog};
 pub use membership::Membership;
 pub use recovery::{RecoveredWorker, RecoveryError, WorkerRecovery};
 pub use worker::{Worker, WorkerOrigin};
+pub use worker_files::{CheckpointParts, WorkerLogError, named_by_all, read_parts};
 pub use worker_log::{
-    CheckpointEffect, CheckpointParts, CheckpointProgress, DiskEffect, DiskEvent, DiskWork,
-    LogNews, LogRoom, OpenedLog, WorkerLog, WorkerLogError, WorkerLogOptions, named_by_all,
-    read_parts,
+    CheckpointEffect, CheckpointProgress, DiskEffect, DiskEvent, DiskWork, LogNews, LogRoom,
+    OpenedLog, WorkerLog, WorkerLogOptions,
 };

@@ -13,58 +13,21 @@
 //! Invariant: a segment is freed only when two checkpoints that do not need it are durable.
 
 use crate::WorkerEvent;
-use crate::checkpoint_state::{CheckpointBlock, CheckpointStep};
-use crate::recovery::{
-    PROCESSES_MAX, RecoveredWorker, RecoveryError, WorkerRecovery, name_process,
-};
+use crate::checkpoint_state::CheckpointStep;
+use crate::recovery::{RecoveredWorker, WorkerRecovery, name_process};
+use crate::worker_files::{BLOCK, CheckpointParts, WorkerFiles, WorkerLogError, remove_damaged};
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_types::ShardId;
-use shoal_types::wire::decode;
 use shoal_wal::{
     CheckpointHead, CheckpointWriter, DiskPlantedBugs, Folder, FolderError, LogEffect, LogError,
-    LogEvent, LogIdentity, LogWriter, Record, Recovered, Torn, WriterOptions, checkpoint_head,
-    checkpoint_name, checkpoints, perform, read_checkpoint, recover, remove_unfinished,
+    LogEvent, LogIdentity, LogWriter, Position, Record, Torn, WriterOptions, checkpoint_head,
+    checkpoint_name, checkpoints, perform, remove_unfinished,
 };
-use std::collections::{BTreeSet, VecDeque};
-use thiserror::Error;
-
-/// The kind of the blocks of a worker's checkpoint.
-const BLOCK: u8 = 16;
+use std::collections::VecDeque;
 
 /// Checkpoints that are kept: the newest, and one more for the case that it is damaged.
 const KEPT: usize = 2;
-
-/// Why a worker's log cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum WorkerLogError {
-    /// The files cannot be read, or are not whole.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// The files are whole, and hold what no worker writes.
-    #[error(transparent)]
-    Content(#[from] RecoveryError),
-}
-
-impl From<FolderError> for WorkerLogError {
-    fn from(error: FolderError) -> WorkerLogError {
-        WorkerLogError::Log(error.into())
-    }
-}
-
-impl WorkerLogError {
-    /// Whether files that were whole once are not any more: the worker has lost its memory.
-    #[must_use]
-    pub fn is_damage(&self) -> bool {
-        match self {
-            WorkerLogError::Log(LogError::Damaged { .. } | LogError::Missing { .. })
-            | WorkerLogError::Content(_) => true,
-            WorkerLogError::Log(
-                LogError::Folder(_) | LogError::Foreign { .. } | LogError::Newer { .. },
-            ) => false,
-        }
-    }
-}
 
 /// What a worker's log takes of the disk.
 #[derive(Debug, Clone, Copy)]
@@ -248,6 +211,8 @@ pub struct WorkerLog {
     is_asked: bool,
     /// None is due before this segment: the last one was given up in that before it.
     not_before: u64,
+    /// See [`shorten`](WorkerLog::shorten).
+    is_to_shorten: bool,
     /// What the worker has not received.
     news: Vec<LogNews>,
     /// It had no room at the last [`take_room_change`](WorkerLog::take_room_change).
@@ -295,15 +260,6 @@ impl<M> From<LogNews> for WorkerEvent<M> {
             }
         }
     }
-}
-
-/// The parts of a checkpoint that the worker is to receive before it starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckpointParts {
-    /// The number of the checkpoint.
-    pub number: u64,
-    /// The shards of which the worker receives the parts.
-    pub shards: BTreeSet<ShardId>,
 }
 
 /// Whether a log has room for its next segment. Where it has none, what owns the worker has its stores refuse writes
@@ -358,6 +314,7 @@ impl WorkerLog {
         remove_unfinished(folder)?;
         let files = WorkerFiles::read(folder, Some(identity))?;
         let WorkerFiles { worker, processes, void, mut recovered, numbers, used, damaged } = files;
+        remove_damaged(folder, &numbers, used.map(|(place, _)| place))?;
         let mut kept = Vec::new();
         if let Some((place, head)) = used {
             kept.push(KeptCheckpoint { number: head.number, first: head.first });
@@ -389,6 +346,7 @@ impl WorkerLog {
             last_bytes,
             is_asked: false,
             not_before: 0,
+            is_to_shorten: false,
             news: Vec::new(),
             was_full: false,
             failure: None,
@@ -654,10 +612,29 @@ impl WorkerLog {
             news.push(LogNews::Recorded { records });
         }
         news.append(&mut self.news);
-        if self.under_way.is_none() && !self.is_asked && self.has_grown() {
+        let is_due = self.has_grown() || std::mem::take(&mut self.is_to_shorten) && self.is_long();
+        if self.under_way.is_none() && !self.is_asked && is_due {
             self.is_asked = true;
             news.push(LogNews::CheckpointDue);
         }
+    }
+
+    /// Has a checkpoint taken, if the log is long: for one that has hardly grown for a while. The log is kept from the older of two
+    /// checkpoints on, so it takes two of them until little is left. May be called at any time.
+    pub fn shorten(&mut self) {
+        self.is_to_shorten = true;
+    }
+
+    /// Everything before this place is flushed.
+    #[must_use]
+    pub fn flushed(&self) -> Position {
+        self.writer.flushed()
+    }
+
+    /// Whether the log takes more of the disk than a quiet node should: with two checkpoints, 2.5 times the rows and some more.
+    fn is_long(&self) -> bool {
+        self.bytes() > self.options.checkpoint_bytes + self.last_bytes / 2
+            && self.writer.serial() >= self.not_before
     }
 
     fn has_grown(&self) -> bool {
@@ -666,120 +643,4 @@ impl WorkerLog {
         let is_large = grown >= self.options.checkpoint_bytes.max(self.last_bytes);
         is_large && self.writer.serial() >= self.not_before
     }
-}
-
-/// What the files of a folder hold.
-pub(crate) struct WorkerFiles {
-    pub(crate) worker: RecoveredWorker,
-    processes: Vec<ProcessInstance>,
-    /// The streams whose last records are void.
-    pub(crate) void: BTreeSet<ShardId>,
-    pub(crate) recovered: Recovered,
-    /// All checkpoints, the newest first.
-    numbers: Vec<u64>,
-    /// The one that is used, with its place among them.
-    used: Option<(usize, CheckpointHead)>,
-    damaged: Vec<LogError>,
-}
-
-impl WorkerFiles {
-    /// Reads the newest checkpoint that is whole, and the log behind it. Where `identity` is `None`, any owner will do.
-    pub(crate) fn read(
-        folder: &mut (impl Folder + ?Sized),
-        identity: Option<LogIdentity>,
-    ) -> Result<WorkerFiles, WorkerLogError> {
-        let numbers = checkpoints(folder)?;
-        let mut damaged = Vec::new();
-        let (mut recovery, mut used) = (WorkerRecovery::new(), None);
-        for (place, number) in numbers.iter().enumerate() {
-            match read_heads(folder, *number, identity) {
-                Ok((read, head)) => {
-                    (recovery, used) = (read, Some((place, head)));
-                    break;
-                }
-                Err(WorkerLogError::Log(error @ LogError::Damaged { .. })) => damaged.push(error),
-                Err(error) => return Err(error),
-            }
-        }
-        let first = used.map_or(1, |(_, head)| head.first);
-        let mut failure = None;
-        let recovered = recover(folder, identity, first, &mut |record| {
-            let taken = recovery.record(record.kind, record.shard, record.payload);
-            failure = failure.take().or(taken.err());
-        });
-        let recovered = match (recovered, damaged.first()) {
-            // The segments before a checkpoint that is damaged are not there.
-            (Err(LogError::Missing { .. }), Some(damage)) => return Err(damage.clone().into()),
-            (Ok(recovered), Some(damage)) if used.is_none() && recovered.summaries.is_empty() => {
-                return Err(damage.clone().into());
-            }
-            (recovered, _) => recovered?,
-        };
-        if let Some(failure) = failure {
-            return Err(failure.into());
-        }
-        // What follows a snapshot is void without its rows. It counted, if the checkpoint that is damaged had these.
-        if let Some(damage) = damaged.first().filter(|_| recovery.has_restored()) {
-            return Err(damage.clone().into());
-        }
-        let processes = recovery.take_processes();
-        let (worker, void) = recovery.finish()?;
-        Ok(WorkerFiles { worker, processes, void, recovered, numbers, used, damaged })
-    }
-}
-
-/// Reads the heads of a checkpoint, and whether it is whole.
-fn read_heads(
-    folder: &mut (impl Folder + ?Sized),
-    number: u64,
-    identity: Option<LogIdentity>,
-) -> Result<(WorkerRecovery, CheckpointHead), WorkerLogError> {
-    let (mut recovery, mut failure) = (WorkerRecovery::new(), None);
-    let head = read_checkpoint(folder, number, identity, &mut |kind, block| {
-        if kind != BLOCK {
-            return Err("a block of an unknown kind");
-        }
-        let taken = recovery.block(&Bytes::copy_from_slice(block));
-        failure = failure.take().or(taken.err());
-        Ok(())
-    })?;
-    if let Some(failure) = failure {
-        return Err(failure.into());
-    }
-    recovery.end_checkpoint(number)?;
-    Ok((recovery, head))
-}
-
-/// The processes that all of a node's logs name, but for logs from before they were recorded, and for those that name so many that
-/// they lack others. None if that leaves no log: then it is not known which processes have written there.
-#[must_use]
-pub fn named_by_all(logs: impl IntoIterator<Item = Vec<ProcessInstance>>) -> Vec<ProcessInstance> {
-    let is_known =
-        |processes: &Vec<ProcessInstance>| !processes.is_empty() && processes.len() < PROCESSES_MAX;
-    let named = logs.into_iter().filter(is_known);
-    let in_both = |all: Vec<ProcessInstance>, of_one: Vec<ProcessInstance>| {
-        all.into_iter().filter(|process| of_one.contains(process)).collect()
-    };
-    named.reduce(in_both).unwrap_or_default()
-}
-
-/// Reads parts of a checkpoint, each as the event that the worker receives before it starts.
-///
-/// # Errors
-/// If it cannot be read, though it could before.
-pub fn read_parts<M>(
-    folder: &mut (impl Folder + ?Sized),
-    identity: LogIdentity,
-    parts: &CheckpointParts,
-    mut pass: impl FnMut(WorkerEvent<M>),
-) -> Result<(), WorkerLogError> {
-    read_checkpoint(folder, parts.number, Some(identity), &mut |_, block| {
-        if let Ok(CheckpointBlock::Part { shard, part }) = decode(&Bytes::copy_from_slice(block))
-            && parts.shards.contains(&shard)
-        {
-            pass(WorkerEvent::CheckpointRead { shard, part });
-        }
-        Ok(())
-    })?;
-    Ok(())
 }

@@ -20,7 +20,7 @@ use shoal_node::{
 };
 use shoal_store::Store;
 use shoal_types::{Time, WorkerPlace};
-use shoal_wal::{LogEffect, LogEvent, LogIdentity, Record, checkpoint_name, perform};
+use shoal_wal::{LogEffect, LogEvent, LogIdentity, Position, Record, checkpoint_name, perform};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,12 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// How soon a command is sent again to a worker whose queue of them was full.
 const AGAIN_AFTER: Duration = Duration::from_millis(1);
+
+/// A log that has grown by less than [`QUIET_BYTES`] within so long gets shorter.
+const QUIET_AFTER: Duration = Duration::from_secs(15);
+
+/// See [`QUIET_AFTER`]. Streams without transactions write less.
+const QUIET_BYTES: u64 = 1 << 20;
 
 /// How often the log thread asks for the free room on the disk. It wakes at least this often ([`RETRY_AFTER`]).
 const MEASURE_ROOM_EVERY: Duration = Duration::from_secs(1);
@@ -119,6 +125,7 @@ impl WorkerDisk {
         let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
         let (checkpoints, checkpointer) =
             start_checkpoints(place, folder.another(), requests.clone())?;
+        let grew = (log.flushed(), clock.now());
         let thread = DiskThread {
             place,
             folder,
@@ -133,6 +140,7 @@ impl WorkerDisk {
             stores,
             room_asked: clock.now(),
             room_measured: clock.now(),
+            grew,
             helpers: vec![checkpointer],
         };
         let WorkerPlace { node, worker } = place;
@@ -234,6 +242,8 @@ struct DiskThread {
     room_asked: Time,
     /// When the free room on the disk was asked for last.
     room_measured: Time,
+    /// Where the log ended some time ago.
+    grew: (Position, Time),
     /// The thread that writes checkpoints, and those that make segments.
     helpers: Vec<JoinHandle<()>>,
 }
@@ -261,6 +271,7 @@ impl DiskThread {
             }
             self.follow_room();
             self.measure_room();
+            self.follow_growth();
             self.publish();
         }
         if self.log.failure().is_none() {
@@ -446,6 +457,18 @@ impl DiskThread {
         if now - self.room_measured >= MEASURE_ROOM_EVERY {
             self.room_measured = now;
             self.news.figures().free_bytes = self.folder.free_bytes().ok();
+        }
+    }
+
+    /// Has a log that hardly grows get shorter.
+    fn follow_growth(&mut self) {
+        let (now, flushed, (last, since)) = (self.clock.now(), self.log.flushed(), self.grew);
+        if now - since < QUIET_AFTER {
+            return;
+        }
+        self.grew = (flushed, now);
+        if flushed.serial == last.serial && flushed.offset - last.offset < QUIET_BYTES {
+            self.log.shorten();
         }
     }
 

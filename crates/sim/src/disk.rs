@@ -25,6 +25,9 @@ const OPTIONS: WorkerLogOptions = WorkerLogOptions {
 /// One operation in so many stalls, for ten times the longest that others take.
 const STALLS_ONE_IN: u64 = 200;
 
+/// A log gets shorter after one in so many turns.
+const SHORTEN_ONE_IN: u64 = 1_000;
+
 /// Of disks that are full at times, each is so often.
 const FULL_TIMES: u64 = 4;
 
@@ -264,6 +267,9 @@ impl SimulatedDisk {
             let (_, effect) = self.checkpoint_queue.pop_front().expect("it is done");
             let event = self.work.perform(&mut self.disk, effect);
             log.step(event, &mut self.wanted);
+        }
+        if self.random.chance(1, SHORTEN_ONE_IN) {
+            log.shorten();
         }
         log.take_news(&mut news);
         news.into_iter().map(WorkerEvent::from).collect()

@@ -288,6 +288,39 @@ fn segments_are_freed_when_two_checkpoints_are_durable() {
     assert_eq!(checkpoints(&mut bed.disk).unwrap(), [6, 5]);
 }
 
+#[test]
+fn a_log_that_is_asked_to_get_shorter_takes_checkpoints_until_it_is() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    let checkpoint = |bed: &mut Bed| {
+        bed.news.clear();
+        bed.whole_checkpoint();
+        bed.work_all();
+    };
+    for _ in 0..3 {
+        (0..40).for_each(|_| bed.append());
+        bed.work_all();
+        checkpoint(&mut bed);
+    }
+    (0..5).for_each(|_| bed.append());
+    bed.work_all();
+    let (before, mut taken) = (bed.log.bytes(), 0);
+    loop {
+        bed.news.clear();
+        bed.log.take_news(&mut bed.news);
+        assert!(!bed.news.contains(&LogNews::CheckpointDue), "it was not asked");
+        bed.log.shorten();
+        bed.log.take_news(&mut bed.news);
+        if !bed.news.contains(&LogNews::CheckpointDue) {
+            break;
+        }
+        taken += 1;
+        checkpoint(&mut bed);
+    }
+    let (after, most) = (bed.log.bytes(), OPTIONS.checkpoint_bytes + 3000);
+    assert!(before > most && after <= most, "{before} bytes, {after} after {taken} checkpoints");
+    assert!(taken == 1 || taken == 2, "{taken} checkpoints");
+}
+
 /// A checkpoint is durable on the disk when the worker, which does not know that yet, begins another one instead.
 #[test]
 fn what_became_of_an_abandoned_checkpoint_says_nothing_of_the_next() {
@@ -377,6 +410,22 @@ fn what_follows_a_snapshot_without_its_rows_is_void_also_after_more_restarts() {
         bed.work_all();
         disk = bed.disk;
     }
+}
+
+/// A checkpoint that was damaged before says nothing of a snapshot that came later (seed 941524912).
+#[test]
+fn a_snapshot_beside_a_damaged_checkpoint_is_void_as_others_are() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    (0..5).for_each(|_| bed.append());
+    bed.whole_checkpoint();
+    bed.work_all();
+    assert!(bed.disk.flip(&checkpoint_name(1), 8 * 500));
+    let mut bed = Bed::open(bed.disk);
+    assert_eq!(bed.storage.log().length(), LogLength(5), "the log has everything");
+    bed.storage.restore(LogLength(50));
+    bed.append();
+    bed.work_all();
+    assert_eq!(Bed::open(bed.disk).storage.log().length(), LogLength(5));
 }
 
 /// The process that was admitted last is found however much of the log was freed since it began.

@@ -74,6 +74,12 @@ impl Checkpointer {
         grown >= self.log_bytes_min.max(self.last_bytes)
     }
 
+    /// Whether a log of so many bytes takes more of the disk than a quiet database should: with two checkpoints, 2.5 times the rows
+    /// and some more.
+    pub(super) fn is_long(&self, bytes: u64) -> bool {
+        bytes > self.log_bytes_min + self.last_bytes / 2
+    }
+
     pub(super) fn begun(&mut self, serial: u64) {
         self.last_serial = serial;
     }

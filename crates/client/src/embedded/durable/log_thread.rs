@@ -18,6 +18,9 @@ use std::time::Duration;
 /// How soon a file is made again for which there was no room.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// A log that nothing was written to for so long gets shorter.
+const QUIET_AFTER: Duration = Duration::from_secs(10);
+
 /// A folder that several threads use, though no two of them the same file at once.
 pub(crate) trait ThreadFolder: Folder + Send + 'static {
     /// A handle for another thread.
@@ -50,6 +53,8 @@ pub(super) struct LogThread<F> {
     maker: Option<JoinHandle<()>>,
     /// A transaction has, and all later ones are without a record.
     has_panicked: bool,
+    /// How often in a row it has rested and received nothing: from the second time on it has slept as long as it wanted.
+    quiet_rests: u32,
     is_closing: bool,
     is_sealed: bool,
 }
@@ -98,6 +103,7 @@ impl<F: ThreadFolder> LogThread<F> {
             checkpoint: None,
             maker: None,
             has_panicked: false,
+            quiet_rests: 0,
             is_closing: false,
             is_sealed: false,
         }
@@ -264,9 +270,19 @@ impl<F: ThreadFolder> LogThread<F> {
 
     fn rest(&mut self) {
         let is_full = self.writer.is_full();
-        self.shared.sleep(is_full.then_some(RETRY_AFTER));
+        let is_long = self.checkpoint.is_none() && self.checkpointer.is_long(self.writer.bytes());
+        let at_most = match is_full {
+            true => Some(RETRY_AFTER),
+            false => is_long.then_some(QUIET_AFTER),
+        };
+        let is_told = self.shared.sleep(at_most);
+        self.quiet_rests = if is_told { 0 } else { self.quiet_rests + 1 };
         if is_full {
             self.change(|writer, effects| writer.step(LogEvent::Retry, effects));
+        } else if is_long && self.quiet_rests >= 2 {
+            self.quiet_rests = 0;
+            // The log is kept from the older of two checkpoints on: with another one after this, little of it is left.
+            self.begin_checkpoint();
         }
     }
 }

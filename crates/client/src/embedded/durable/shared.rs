@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
+use std::time::Duration;
 
 /// A message to the thread of the log.
 #[derive(Debug)]
@@ -182,8 +183,9 @@ impl Shared {
         std::mem::swap(&mut lock(&self.inbox).told, told);
     }
 
-    /// Sleeps until a message arrives, or for so long.
-    pub(super) fn sleep(&self, at_most: Option<std::time::Duration>) {
+    /// Sleeps until a message arrives, or for so long. Returns whether there is one. May return at once where one was taken before
+    /// that woke this thread; not twice in a row.
+    pub(super) fn sleep(&self, at_most: Option<Duration>) -> bool {
         self.is_idle.store(true, Ordering::SeqCst);
         if lock(&self.inbox).told.is_empty() {
             match at_most {
@@ -192,6 +194,7 @@ impl Shared {
             }
         }
         self.is_idle.store(false, Ordering::SeqCst);
+        !lock(&self.inbox).told.is_empty()
     }
 
     /// The thread ends: nothing more becomes durable.

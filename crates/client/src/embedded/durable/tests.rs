@@ -170,7 +170,7 @@ impl Process {
         persisted.checked_sub(1).map_or(self.begun, |last| self.clocks[last])
     }
 
-    /// A checkpoint begins.
+    /// What a checkpoint begins with that is taken from now on.
     fn begin_checkpoint(&self) -> (LogPlace, CheckpointBegin) {
         let shared = Shared::new(Clock::ZERO, 4096);
         let place = LogPlace { clock: self.store.clock(), serial: self.writer.serial() };
