@@ -421,7 +421,7 @@ fn what_a_checkpoint_has_is_not_repeated() {
     assert_eq!(value_behind_a_checkpoint(bug), "1", "the bug is not seen");
 }
 
-/// In simulations an older disk has to be put back, and its node to be asked before it hears of the configuration.
+/// In simulations an older disk has to be put back, and its node to be asked before it learns of the configuration.
 #[test]
 fn a_node_that_is_not_admitted_is_seen_to_act() {
     let bug = PlantedBugs::only(ZeusPlantedBug::ActUnadmitted);

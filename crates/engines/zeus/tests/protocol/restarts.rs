@@ -100,7 +100,7 @@ fn value_at(cluster: &Cluster, node: NodeId) -> String {
     row.map_or(String::new(), |value| value.escape_ascii().to_string())
 }
 
-/// A reader comes back with its disk and has not heard of the configuration, while the owner writes. Returns what the reader has
+/// A reader comes back with its disk and has not learned of the configuration, while the owner writes. Returns what the reader has
 /// of it: its disk may be an older one, with which it must not acknowledge anything.
 pub fn value_before_admission(bugs: PlantedBugs<ZeusPlantedBug>) -> String {
     let mut cluster = Cluster::new(3, 1, ZeusOptions { bugs, ..ZeusOptions::default() });
