@@ -176,9 +176,7 @@ pub(crate) fn diff(old: &[u8], new: &[u8], most: usize, patch: &mut Vec<u8>) -> 
         }
         let Some(room) = most.checked_sub(patch.len() + RANGE_BYTES) else { return false };
         // A row that is another one is not looked through.
-        let until = new
-            .len()
-            .min(at.saturating_add(room.min(u16::MAX.into())).saturating_add(RANGE_BYTES + 1));
+        let until = new.len().min(at + room.min(u16::MAX.into()) + RANGE_BYTES + 1);
         let differs = differing_bytes(&old[at..until], &new[at..until]);
         let (Ok(skip), Ok(length)) = (u16::try_from(at - written), u16::try_from(differs)) else {
             return false;

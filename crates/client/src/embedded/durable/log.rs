@@ -8,7 +8,7 @@ use super::open_error::OpenError;
 use super::records;
 use super::restore::{Restored, restore};
 use super::shared::{Shared, Told, lock};
-use shoal_store::{DeltaUse, Session, Store, Transaction};
+use shoal_store::{Session, Store, Transaction};
 use shoal_types::limits::TABLE_IDS_MAX;
 use shoal_types::{Clock, Epoch, NodeId, Rejected, Result, StampRef, TableId, Unknown};
 use shoal_wal::{
@@ -164,7 +164,7 @@ impl LoggedTransactions {
         let shared = &self.0;
         shared.check(true)?;
         let mut locked = transaction.lock()?;
-        let mut record = records::encode_transaction(&locked, DeltaUse::Short);
+        let mut record = records::encode_transaction(&locked);
         let drawn = Drawn { shared, clock: locked.draw_clock(), is_told: false };
         let clock = drawn.clock;
         locked.validate()?;

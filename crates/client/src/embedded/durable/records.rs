@@ -50,13 +50,10 @@ impl WriteRef<'_> {
 
 /// The record of a transaction, with room for its clock: that is drawn later. A row that stays the same in most places is a
 /// delta: the version that it overwrites has a lower clock, so it is in the log before, or in the checkpoint.
-pub(super) fn encode_transaction<S: DerefMut<Target = Session>>(
-    locked: &Locked<S>,
-    deltas: DeltaUse,
-) -> Vec<u8> {
+pub(super) fn encode_transaction<S: DerefMut<Target = Session>>(locked: &Locked<S>) -> Vec<u8> {
     let (mut record, mut patch) = (vec![0; 8], Vec::new());
     locked.writes(|locked| {
-        let change = locked.change(deltas, |_| true, &mut patch);
+        let change = locked.change(DeltaUse::Short, |_| true, &mut patch);
         WriteRef { table: locked.table, key: locked.key, change }.encode(&mut record);
     });
     record

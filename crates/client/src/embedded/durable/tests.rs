@@ -6,7 +6,7 @@ use super::log_thread::ThreadFolder;
 use super::records::{self, CheckpointBegin};
 use super::restore::{Restored, restore, store_to_look_at};
 use super::shared::{LogPlace, Shared, lock};
-use shoal_store::{CopyPart, DeltaUse, Session, Store, WalkPlace};
+use shoal_store::{CopyPart, Session, Store, WalkPlace};
 use shoal_types::{
     Clock, Epoch, Error, NodeId, Random, Rejected, ShardId, StampRef, TableId, Unknown,
 };
@@ -147,7 +147,7 @@ impl Process {
             }
         }
         let mut locked = transaction.lock().unwrap();
-        let mut record = records::encode_transaction(&locked, DeltaUse::Short);
+        let mut record = records::encode_transaction(&locked);
         let clock = locked.draw_clock();
         records::set_clock(&mut record, clock);
         let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };

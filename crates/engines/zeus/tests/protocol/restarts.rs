@@ -47,18 +47,24 @@ fn put(cluster: &mut Cluster, node: NodeId, value: &'static str) {
     committed.expect("it is up").expect("it owns the granule");
 }
 
+/// So many nodes with disks, one of which has written the row; all messages are delivered.
+fn cluster_with_a_row(nodes: u32, owner: NodeId, bugs: PlantedBugs<ZeusPlantedBug>) -> Cluster {
+    let mut cluster = Cluster::new(nodes, 1, ZeusOptions { bugs, ..ZeusOptions::default() });
+    cluster.keep_on_disks();
+    (0..nodes).for_each(|node| cluster.hear(NodeId(node)));
+    settle(&mut cluster);
+    want(&mut cluster, owner, 1);
+    settle(&mut cluster);
+    put(&mut cluster, owner, "1");
+    settle(&mut cluster);
+    cluster
+}
+
 /// A granule comes to a node that had nothing of it, which writes it at once. Both are recorded, and not written yet, when the first part
 /// of a checkpoint is taken, which has both. Returns what the node has after a restart.
 pub fn value_behind_a_checkpoint(bugs: PlantedBugs<ZeusPlantedBug>) -> String {
-    let mut cluster = Cluster::new(4, 1, ZeusOptions { bugs, ..ZeusOptions::default() });
-    cluster.keep_on_disks();
-    (0..4).for_each(|node| cluster.hear(NodeId(node)));
-    settle(&mut cluster);
     let (first, second) = (NodeId(0), NodeId(3));
-    want(&mut cluster, first, 1);
-    settle(&mut cluster);
-    put(&mut cluster, first, "1");
-    settle(&mut cluster);
+    let mut cluster = cluster_with_a_row(4, first, bugs);
     cluster.step(first, |node, now| node.release(now, Ticket(1)));
     want(&mut cluster, second, 2);
     let owns = |cluster: &Cluster| {
@@ -103,15 +109,8 @@ fn value_at(cluster: &Cluster, node: NodeId) -> String {
 /// A reader comes back with its disk and has not learned of the configuration, while the owner writes. Returns what the reader has
 /// of it: its disk may be an older one, with which it must not acknowledge anything.
 pub fn value_before_admission(bugs: PlantedBugs<ZeusPlantedBug>) -> String {
-    let mut cluster = Cluster::new(3, 1, ZeusOptions { bugs, ..ZeusOptions::default() });
-    cluster.keep_on_disks();
-    (0..3).for_each(|node| cluster.hear(NodeId(node)));
-    settle(&mut cluster);
     let (owner, reader) = (NodeId(0), NodeId(1));
-    want(&mut cluster, owner, 1);
-    settle(&mut cluster);
-    put(&mut cluster, owner, "1");
-    settle(&mut cluster);
+    let mut cluster = cluster_with_a_row(3, owner, bugs);
     cluster.bounce(reader, &mut Random::new(1));
     put(&mut cluster, owner, "2");
     settle(&mut cluster);
