@@ -200,6 +200,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("tiga", "ready-without-promise", "T2", LOGS, 60),
     ("tiga", "count-mismatch", "T4", LOGS, 30),
     ("tiga", "simple-quorum", "T4", LOGS, 30),
+    ("tiga", "commit-by-one-vote", "T5", LOGS, 60),
     ("tiga", "maximum-sync-point", "T6", LOGS, 30),
     ("tiga", "forget-tentative", "T7", LOGS, 400),
     ("tiga", "forget-imports", "T8", LOGS, 30),

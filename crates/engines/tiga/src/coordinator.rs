@@ -1,9 +1,9 @@
 //! A coordinator: it gives transactions their timestamps, sends them to all replicas of all participants, and counts votes.
 //!
-//! A shard is *fast* once as many replicas as the fast quorum takes have voted as its leader has, in timestamp, digest and
-//! ballot; it is *slow* once a majority has the transaction in the leader's log, as the leader says, or the followers. A
-//! transaction is committed when every participant is fast or slow at one timestamp, and either all are slow or the leaders name
-//! the same ballots (rule T16).
+//! A shard is *fast* once as many replicas as the fast quorum takes, its leader and at least one follower, have voted as its
+//! leader has, in timestamp, digest and ballot; it is *slow* once a majority has the transaction in the leader's log, as the
+//! leader says, or the followers. A transaction is committed when every participant is fast or slow at one timestamp, and either
+//! all are slow or the leaders name the same ballots (rule T16).
 
 use crate::delays::Delays;
 use crate::message::{LeaderVote, Message, Vote};
@@ -232,8 +232,11 @@ impl Coordinator {
                     (vote.t, vote.digest, vote.ballot) == (own.t, own.digest, own.ballot);
                 view.voters.contains(node) && (is_equal || bugs.has(TigaPlantedBug::CountMismatch))
             });
+            // Leaders vote over what stands in no log yet. That what a transaction rests on does, only followers' votes say
+            // (rule T5): where there are none, a recovery may drop what the leader alone has voted for.
+            let may_be_fast = view.voters.len() > 1 || bugs.has(TigaPlantedBug::CommitByOneVote);
             // Members of a shard change with its ballot: those of the view count if the ballot is that of the votes.
-            let is_fast = view.ballot == own.ballot && equal.count() + 1 >= quorum;
+            let is_fast = may_be_fast && view.ballot == own.ballot && equal.count() + 1 >= quorum;
             match &votes.stable {
                 Some((t, ballots)) => decided.push((*t, ballots, true)),
                 None if is_fast => decided.push((own.t, &leader.ballots, false)),

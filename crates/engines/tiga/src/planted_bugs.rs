@@ -23,6 +23,8 @@ pub enum TigaPlantedBug {
     DigestWithoutHistory,
     /// A follower votes over transactions of several shards that are not synced (T5).
     VoteOverUnagreed,
+    /// The vote of a leader without followers commits (T5).
+    CommitByOneVote,
     /// A leader calls stable what only it has (T6).
     MaximumSyncPoint,
     /// Voters forget what they voted for (T7).

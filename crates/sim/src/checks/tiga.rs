@@ -325,6 +325,8 @@ impl TigaRules {
         let is_slow = of.applied.as_ref().is_some_and(|record| record.t == t);
         let Quorums { fast, majority, .. } = Quorums::of(voters);
         let mut leaders = of.leaders.iter().filter(|vote| vote.0 == t);
+        // The vote of a leader alone may rest on what stands in no log (rule T5).
+        let fast = fast.max(2);
         let is_fast = leaders.clone().any(|vote| of.votes[vote].len() >= fast);
         let is_synced = leaders.any(|(t, _, ballot)| {
             of.synced.get(&(*t, *ballot)).is_some_and(|followers| followers.len() + 1 >= majority)

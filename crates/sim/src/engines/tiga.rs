@@ -55,6 +55,7 @@ impl Subject for Tiga {
         ("simple-quorum", TigaPlantedBug::SimpleQuorum),
         ("digest-without-history", TigaPlantedBug::DigestWithoutHistory),
         ("vote-over-unagreed", TigaPlantedBug::VoteOverUnagreed),
+        ("commit-by-one-vote", TigaPlantedBug::CommitByOneVote),
         ("maximum-sync-point", TigaPlantedBug::MaximumSyncPoint),
         ("forget-tentative", TigaPlantedBug::ForgetTentative),
         ("keep-by-timestamp", TigaPlantedBug::KeepByTimestamp),

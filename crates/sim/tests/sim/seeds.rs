@@ -77,7 +77,8 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 13] = [
 const FOUND_IN_ZEUS: [u64; 8] = [15, 32, 45, 1_900_332, 8_389_005, 8_449_632, 8_600_072, 8_600_099];
 
 /// Seeds that found one while `tiga` ran.
-const FOUND_IN_TIGA: [u64; 6] = [70, 50_059, 700_018, 710_123, 33_614_604, 134_257_813];
+const FOUND_IN_TIGA: [u64; 7] =
+    [70, 50_059, 700_018, 710_123, 33_614_604, 134_257_813, 538_871_941];
 
 /// From this seed on some have very unequal distances.
 const UNEQUAL: u64 = 1 << 24;
