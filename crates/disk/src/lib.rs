@@ -11,6 +11,7 @@ use shoal_wal::{Folder, FolderError};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -292,6 +293,16 @@ impl Folder for DiskFolder {
             return Ok(());
         }
         self.with_file(name, |file| file.write_all_at(bytes, offset))
+    }
+
+    fn write_back(&mut self, name: &str, offset: u64, bytes: usize) {
+        if self.flushes
+            && self.unflushed.is_none()
+            && let (Some(file), bytes) = (self.files.get(name), NonZeroU64::new(bytes as u64))
+        {
+            // The system begins to write what it is advised to drop. Some file systems take no advice.
+            let _ = fadvise(file, offset, bytes, Advice::DontNeed);
+        }
     }
 
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {

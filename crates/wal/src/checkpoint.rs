@@ -183,6 +183,7 @@ impl CheckpointWriter {
 
     fn write(&mut self, folder: &mut (impl Folder + ?Sized)) -> Result<(), FolderError> {
         folder.write(&self.name, self.written, &self.gathered)?;
+        folder.write_back(&self.name, self.written, self.gathered.len());
         self.written += self.gathered.len() as u64;
         self.gathered.clear();
         Ok(())

@@ -76,6 +76,10 @@ pub trait Folder {
     /// See [`names`](Folder::names).
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), FolderError>;
 
+    /// Has the system begin to write a part of a file to the disk, so that a later flush, and those of other files behind it, wait
+    /// less. It makes nothing durable.
+    fn write_back(&mut self, _name: &str, _offset: u64, _bytes: usize) {}
+
     /// Makes what was written to a file durable. Never called again for a file once it has failed.
     ///
     /// # Errors

@@ -64,7 +64,8 @@ impl LeaseTracker {
 
     /// Accepts a heartbeat of the known incarnation, whose node has received the grant `granted`.
     ///
-    /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients.
+    /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients. One that may not be declared
+    /// dead, and stays without a lease, receives a grant now and then, by which it may prove that it is reached again.
     pub(super) fn accept(
         &mut self,
         now: Time,
@@ -85,7 +86,10 @@ impl LeaseTracker {
         heartbeat_history.unproved =
             heartbeat_history.unproved.filter(|unproved| !proved(*unproved));
         if heartbeat_history.unproved.is_some_and(|(_, since)| now - since >= lease) {
-            return;
+            if !machine.is_kept_without_lease(heartbeat.node, now) {
+                return;
+            }
+            heartbeat_history.unproved = None;
         }
         let runs = heartbeat_history.is_sound && heartbeat_history.latest.at + lease > now;
         heartbeat_history.is_sound = runs

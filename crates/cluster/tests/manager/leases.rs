@@ -24,7 +24,10 @@ fn ms(at: u64) -> Time {
 impl Story {
     /// The node joined at 1 ms, and all that was proposed is committed.
     fn new(faults: ManagerPlantedBugs) -> Story {
-        let options = ManagerOptions { faults, ..ManagerOptions::default() };
+        Story::with(ManagerOptions { faults, ..ManagerOptions::default() })
+    }
+
+    fn with(options: ManagerOptions) -> Story {
         let topology = Arc::new(Topology::compact(3, 1, 3, 0, 1));
         let machine = StateMachine::new(topology, options);
         let manager = Manager::new(CarriedLog::default(), machine, DRAWN);
@@ -77,8 +80,12 @@ impl Story {
     }
 
     fn beat(&mut self, now: u64, round: u64) -> Vec<u64> {
+        self.beat_after(now, round, round - 1)
+    }
+
+    /// A heartbeat of a node that has received no grant since `granted`.
+    fn beat_after(&mut self, now: u64, round: u64, granted: u64) -> Vec<u64> {
         let (instance, incarnation, known) = (ProcessInstance(1), Incarnation(1), Revision(1));
-        let granted = round - 1;
         self.say(now, ToManager::Heartbeat { instance, incarnation, round, granted, known })
     }
 
@@ -254,4 +261,35 @@ fn who_was_dead_when_a_term_began_has_no_lease_of_its_beginning() {
     assert_eq!(story.led(now + 1, now), [], "it may be dead for the log");
     story.commit(now + 2);
     assert!(!story.is_alive());
+}
+
+/// Nothing may leave while the others are silent, too. The node missed its first grant, and was then cut off from the managers for longer
+/// than a lease (zeus, seed 538871601: it stayed without a lease for good, and all waited for it).
+#[test]
+fn a_node_that_may_not_leave_is_granted_a_lease_again_when_it_is_back() {
+    let options =
+        ManagerOptions { membership_epochs: true, keeps_memory: true, ..ManagerOptions::default() };
+    let mut story = Story::with(options);
+    story.beat(100, 1);
+    assert_eq!(story.led(101, 101), [1]);
+    for at in (600..2000).step_by(60) {
+        story.step(at, ManagerEvent::Timer);
+        story.commit(at);
+    }
+    assert!(story.is_alive());
+    assert_eq!(story.beat_after(2001, 2, 0), []);
+    story.step(2060, ManagerEvent::Timer);
+    story.commit(2061);
+    story.beat_after(2101, 3, 0);
+    assert_eq!(story.led(2102, 2102), [3]);
+    // It receives none of these grants, and its lease ends again.
+    let granted = (2200..5500).step_by(60).map(|at| {
+        story.step(at, ManagerEvent::Timer);
+        story.commit(at);
+        story.beat_after(at + 1, at, 0);
+        story.led(at + 2, at + 2).len()
+    });
+    let granted: Vec<usize> = granted.collect();
+    let lapses = granted.windows(2).filter(|pair| pair == &[1, 0]).count();
+    assert_eq!(lapses, 2, "{granted:?}");
 }
