@@ -26,7 +26,7 @@
 //!
 //! - A worker is used by one thread only, that of its event loop.
 //! - A frame is decoded as a whole before anything of it is used; malformed ones are counted, and close a client.
-//! - Streams are stored in memory: a node that restarts has lost them, and reports so.
+//! - A node that has not kept its streams, by the durability of the cluster, has lost its memory, and reports so when it joins.
 
 mod builder;
 mod config;
