@@ -433,7 +433,8 @@ impl<L: ManagerLog> Manager<L> {
         } else if heartbeat.incarnation != own {
             self.welcome(heartbeat.node, instance, own, effects);
         } else {
-            self.lease_tracker.accept(now, heartbeat, granted, &self.machine);
+            let ended = self.lease_tracker.accept(now, heartbeat, granted, &self.machine);
+            effects.extend(ended.map(|ended| self.grant(&ended)));
             // A node that was declared dead may have missed this: a grant with the configuration makes it
             // known.
             let configuration = self.machine.configuration();
@@ -533,22 +534,22 @@ impl<L: ManagerLog> Manager<L> {
         }
     }
 
+    /// The answer to a heartbeat: a lease from its sending, with the configuration if the node lacks that.
+    fn grant(&self, heartbeat: &HeartbeatRecord) -> ManagerEffect {
+        let HeartbeatRecord { node, incarnation, round, known, .. } = *heartbeat;
+        let configuration = self.machine.configuration();
+        let (generation, revision) = (self.machine.generation, configuration.revision);
+        let configuration = (known < revision).then(|| Arc::clone(configuration));
+        let message = ToNode::Granted { generation, incarnation, round, revision, configuration };
+        ManagerEffect::Send { to: node, message }
+    }
+
     /// Renews leases without the log, as far as this replica led for certain.
     fn renew(&mut self, now: Time, effects: &mut Vec<ManagerEffect>) {
         let Some(_) = self.term else { return };
         let led = if self.options.faults.grant_unconfirmed { Some(now) } else { self.log.led() };
         let renewals = led.map(|led| self.lease_tracker.renew(now, led, &self.machine));
-        for HeartbeatRecord { node, incarnation, round, known, .. } in
-            renewals.into_iter().flatten()
-        {
-            let configuration = self.machine.configuration();
-            let revision = configuration.revision;
-            let configuration = (known < revision).then(|| Arc::clone(configuration));
-            let generation = self.machine.generation;
-            let message =
-                ToNode::Granted { generation, incarnation, round, revision, configuration };
-            effects.push(ManagerEffect::Send { to: node, message });
-        }
+        effects.extend(renewals.into_iter().flatten().map(|heartbeat| self.grant(&heartbeat)));
         // Others are far away, or the log sends them nothing for a while.
         if self.next_ask <= now && self.lease_tracker.has_waited(now, self.options.tick_every) {
             self.next_ask = now + self.options.tick_every;

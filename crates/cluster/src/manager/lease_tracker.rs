@@ -41,6 +41,8 @@ struct HeartbeatHistory {
     waiting: VecDeque<HeartbeatRecord>,
     /// The first grant since the node last proved that it receives grants, and the time of that proof.
     unproved: Option<(u64, Time)>,
+    /// The first heartbeat that was ignored since, or since one was tried.
+    ignored: Option<HeartbeatRecord>,
     /// The node's next process has asked to be admitted: heartbeats of this one are ignored.
     is_over: bool,
 }
@@ -64,33 +66,33 @@ impl LeaseTracker {
 
     /// Accepts a heartbeat of the known incarnation, whose node has received the grant `granted`.
     ///
-    /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients. One that may not be declared
-    /// dead, and stays without a lease, receives a grant now and then, by which it may prove that it is reached again.
+    /// Heartbeats of a node that receives no grants are ignored: its lease is of no use to clients. Where it is not declared dead, since
+    /// it may not leave, it may be reached again later. So now and then the result is an ignored heartbeat to grant whose lease
+    /// would have ended: the grant allows nothing, and the node proves with its next heartbeat that it has received it.
     pub(super) fn accept(
         &mut self,
         now: Time,
         heartbeat: HeartbeatRecord,
         granted: u64,
         machine: &StateMachine,
-    ) {
+    ) -> Option<HeartbeatRecord> {
         let lease = machine.options.lease_at_manager();
         let is_young = machine.is_timeless() && self.since + lease > now;
         let heartbeat_history = self.heartbeat_history(heartbeat.node, heartbeat.incarnation);
         // The log accepts none that is older than its record, which may be from an earlier manager.
         let last = heartbeat_history.latest.round.max(machine.round(heartbeat.node));
         if heartbeat_history.is_over || heartbeat.round <= last {
-            return;
+            return None;
         }
         let proved =
             |(first, _)| granted >= first || heartbeat.known > heartbeat_history.latest.known;
         heartbeat_history.unproved =
             heartbeat_history.unproved.filter(|unproved| !proved(*unproved));
         if heartbeat_history.unproved.is_some_and(|(_, since)| now - since >= lease) {
-            if !machine.is_kept_without_lease(heartbeat.node, now) {
-                return;
-            }
-            heartbeat_history.unproved = None;
+            let ended = heartbeat_history.ignore(now, heartbeat, lease);
+            return ended.filter(|_| machine.is_alive(heartbeat.node));
         }
+        heartbeat_history.ignored = None;
         let runs = heartbeat_history.is_sound && heartbeat_history.latest.at + lease > now;
         heartbeat_history.is_sound = runs
             || machine.lease_runs(heartbeat.node, now)
@@ -103,6 +105,7 @@ impl LeaseTracker {
         if heartbeat_history.is_sound && heartbeat_history.waiting.len() < WAITING_MAX {
             heartbeat_history.waiting.push_back(heartbeat_history.latest);
         }
+        None
     }
 
     /// Renews leases, for a manager that led for certain at `led`, from the sending of the heartbeats that
@@ -208,6 +211,21 @@ impl HeartbeatHistory {
         let (at, known) = (Time::ZERO, Default::default());
         let latest = HeartbeatRecord { node, incarnation, round: 0, at, known };
         let waiting = VecDeque::new();
-        HeartbeatHistory { latest, is_sound: false, waiting, unproved: None, is_over: false }
+        let (unproved, ignored) = (None, None);
+        HeartbeatHistory { latest, is_sound: false, waiting, unproved, ignored, is_over: false }
+    }
+
+    /// Ignores a heartbeat. Returns the first of them when the lease from it would have ended, and begins again with this one.
+    fn ignore(
+        &mut self,
+        now: Time,
+        heartbeat: HeartbeatRecord,
+        lease: Duration,
+    ) -> Option<HeartbeatRecord> {
+        let first = *self.ignored.get_or_insert(heartbeat);
+        (first.at + lease <= now).then(|| {
+            self.ignored = Some(heartbeat);
+            first
+        })
     }
 }

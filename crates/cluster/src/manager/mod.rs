@@ -45,9 +45,9 @@
 //!    ignored, and the request carries the arrival time of the last of them.
 //!
 //! A node whose heartbeats arrive, and which receives no grants, gets no more grants after a while: its
-//! heartbeats contain the last grant that arrived. So its shards go to other nodes; it could not keep them anyway. If it may not be
-//! declared dead, since it may have the last copy of something, it receives a grant again when it has been without a lease for another
-//! one: it may be reached by now.
+//! heartbeats contain the last grant that arrived. So its shards go to other nodes; it could not keep them anyway. As long
+//! as it is not declared dead, heartbeats whose leases would have ended are granted now and then, which allows nothing: once it has
+//! received such a grant, it is reached again, and its heartbeats count.
 //!
 //! A node that is suspected wrongly loses its leaderships and nothing else: it learns the configuration
 //! with its next heartbeat and follows.

@@ -435,13 +435,6 @@ impl StateMachine {
         !self.is_timeless() && node.is_some_and(|node| node.last_heartbeat + lease > now)
     }
 
-    /// Whether the node has been without a lease for so long that it would have been declared dead, if it might be.
-    pub(super) fn is_kept_without_lease(&self, node: NodeId, now: Time) -> bool {
-        let lease = self.options.lease_at_manager();
-        let node = self.nodes.get(node.0 as usize).filter(|node| node.alive);
-        !self.is_timeless() && node.is_some_and(|node| node.last_heartbeat + lease * 2 <= now)
-    }
-
     /// Whether a tick at this time of the manager's clock may do something.
     #[must_use]
     pub fn is_due(&self, now: Time) -> bool {

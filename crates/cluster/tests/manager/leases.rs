@@ -277,19 +277,32 @@ fn a_node_that_may_not_leave_is_granted_a_lease_again_when_it_is_back() {
         story.commit(at);
     }
     assert!(story.is_alive());
+    // A lease from a heartbeat that was ignored would have ended when that is granted.
     assert_eq!(story.beat_after(2001, 2, 0), []);
-    story.step(2060, ManagerEvent::Timer);
-    story.commit(2061);
-    story.beat_after(2101, 3, 0);
-    assert_eq!(story.led(2102, 2102), [3]);
-    // It receives none of these grants, and its lease ends again.
-    let granted = (2200..5500).step_by(60).map(|at| {
-        story.step(at, ManagerEvent::Timer);
-        story.commit(at);
-        story.beat_after(at + 1, at, 0);
-        story.led(at + 2, at + 2).len()
-    });
-    let granted: Vec<usize> = granted.collect();
-    let lapses = granted.windows(2).filter(|pair| pair == &[1, 0]).count();
-    assert_eq!(lapses, 2, "{granted:?}");
+    assert_eq!(story.beat_after(2500, 3, 0), []);
+    assert_eq!(story.beat_after(2602, 4, 0), [2]);
+    story.beat_after(2700, 5, 2);
+    story.step(2760, ManagerEvent::Timer);
+    story.commit(2761);
+    story.beat_after(2801, 6, 2);
+    assert_eq!(story.led(2802, 2802), [6]);
+}
+
+/// One whose heartbeats arrive, and which receives nothing, gets no lease by that.
+#[test]
+fn a_node_that_receives_no_grants_has_no_lease_after_a_while() {
+    let options =
+        ManagerOptions { membership_epochs: true, keeps_memory: true, ..ManagerOptions::default() };
+    let mut story = Story::with(options);
+    let mut granted = Vec::new();
+    for at in (100..5000).step_by(100) {
+        granted.extend(story.beat_after(at, at, 0).into_iter().map(|round| (at, round)));
+        granted.extend(story.led(at + 1, at + 1).into_iter().map(|round| (at, round)));
+        story.step(at + 60, ManagerEvent::Timer);
+        story.commit(at + 61);
+    }
+    assert!(story.is_alive(), "it may not leave");
+    let (early, late) = granted.split_at(granted.partition_point(|(at, _)| *at <= 700));
+    assert_eq!(early.len(), 7);
+    assert!(late.len() > 2 && late.iter().all(|(at, round)| round + 600 <= *at), "{late:?}");
 }

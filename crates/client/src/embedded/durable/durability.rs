@@ -1,6 +1,5 @@
 //! Waits until what a transaction wrote and read is durable.
 
-use super::durable_clock::WaitPlace;
 use super::shared::Shared;
 use shoal_types::{Clock, Result, Unknown};
 use std::fmt;
@@ -14,20 +13,20 @@ pub(crate) struct Durability {
     /// `None` where nothing is to be waited for.
     shared: Option<Arc<Shared>>,
     clock: Clock,
-    /// Its place among the waits, while it has one.
-    place: Option<WaitPlace>,
+    /// The number among the waits, once it has one.
+    number: Option<u64>,
 }
 
 impl Durability {
     /// Of what is durable, or in memory only.
     #[inline]
     pub(crate) fn reached() -> Durability {
-        Durability { shared: None, clock: Clock::ZERO, place: None }
+        Durability { shared: None, clock: Clock::ZERO, number: None }
     }
 
     pub(super) fn of(shared: Arc<Shared>, clock: Clock) -> Durability {
         let shared = (shared.durable.get() < clock).then_some(shared);
-        Durability { shared, clock, place: None }
+        Durability { shared, clock, number: None }
     }
 
     /// Whether there is nothing to wait for.
@@ -52,7 +51,7 @@ impl Future for Durability {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(shared) = self.shared.clone() else { return Poll::Ready(Ok(())) };
         let clock = self.clock;
-        let result = match shared.durable.poll(clock, &mut self.place, context.waker()) {
+        let result = match shared.durable.poll(clock, &mut self.number, context.waker()) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(true) => Ok(()),
             Poll::Ready(false) => Err(Unknown::LogFailed.into()),
@@ -64,8 +63,8 @@ impl Future for Durability {
 
 impl Drop for Durability {
     fn drop(&mut self) {
-        if let (Some(shared), Some(place)) = (&self.shared, self.place) {
-            shared.durable.forget(place);
+        if let (Some(shared), Some(number)) = (&self.shared, self.number) {
+            shared.durable.forget(self.clock, number);
         }
     }
 }

@@ -115,12 +115,12 @@ impl<F: ThreadFolder> LogThread<F> {
         let ending = Ending(Arc::clone(&self.shared));
         let mut told = Vec::new();
         loop {
-            // A group is made as late as it can be, when those that waited for the one before are awake: they may take the processor,
-            // and what they leave is in it, too.
-            let is_told = self.effects.is_empty() && self.take_inbox(&mut told);
+            let mut is_told = self.take_inbox(&mut told);
             self.change(|writer, effects| writer.go_on(effects));
             let has_worked = !self.effects.is_empty();
             if let Some(event) = self.work() {
+                // What came while a group was flushed is all in the next one, which the event begins.
+                is_told |= self.take_inbox(&mut told);
                 self.change(|writer, effects| writer.step(event, effects));
             }
             if let Some(failure) = self.writer.failure() {
