@@ -12,12 +12,15 @@ const WRITE_BYTES: usize = 64;
 
 /// What may still be replayed in the step that is under way.
 ///
-/// Invariant: a step replays no more than it is allowed, and one transaction beyond.
+/// Invariant: a step replays no more than it is allowed, and one transaction beyond; and of each stream it may look at one
+/// transaction that cannot be applied yet.
 #[derive(Debug, Default)]
 pub struct ReplayBudget {
     /// The step.
     at: Cell<Time>,
     left: Cell<usize>,
+    /// What was left before something was taken last, and the bytes of that.
+    last: Cell<(usize, u64)>,
     /// Something was left for a later step.
     is_short: Cell<bool>,
     /// What all steps have replayed.
@@ -43,10 +46,19 @@ impl ReplayBudget {
         self.total.get()
     }
 
+    /// Nothing of what was taken last could be replayed: others may take it. Otherwise what waits for another stream would hold
+    /// that up.
+    pub fn give_back(&self) {
+        let (left, bytes) = self.last.take();
+        self.left.set(self.left.get().max(left));
+        self.total.set(self.total.get() - bytes);
+    }
+
     /// May writes of so many bytes be replayed in this step?
     pub fn take(&self, bytes: usize) -> bool {
         let left = self.left.get();
         if left > 0 {
+            self.last.set((left, bytes as u64));
             self.total.set(self.total.get() + bytes as u64);
         }
         self.left.set(left.saturating_sub(bytes));
@@ -81,5 +93,16 @@ mod tests {
         assert!(!budget.take(1), "the same step goes on");
         budget.begin(Time(2), 100);
         assert!(!budget.is_short() && budget.take(1000) && !budget.take(1));
+    }
+
+    #[test]
+    fn what_could_not_be_replayed_is_left_for_others() {
+        let budget = ReplayBudget::default();
+        budget.begin(Time(1), 100);
+        assert!(budget.take(60) && budget.take(1000));
+        budget.give_back();
+        budget.give_back();
+        assert_eq!(budget.total(), 60);
+        assert!(!budget.is_short() && budget.take(40) && !budget.take(1));
     }
 }

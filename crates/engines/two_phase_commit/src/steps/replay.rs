@@ -38,6 +38,9 @@ impl TwoPhaseCommit {
                 let unapplied = replay(replica, Some(&floor), sessions, replayed, faults, observed);
                 // Behind a delta that waits for its base all is applied once more.
                 let done = unapplied.applied(writes.len());
+                if done == 0 {
+                    self.budget.give_back();
+                }
                 if clock <= inherited
                     && let Some(observations) = &mut *observations
                 {
