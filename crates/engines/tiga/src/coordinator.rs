@@ -232,8 +232,8 @@ impl Coordinator {
                     (vote.t, vote.digest, vote.ballot) == (own.t, own.digest, own.ballot);
                 view.voters.contains(node) && (is_equal || bugs.has(TigaPlantedBug::CountMismatch))
             });
-            // Leaders vote over what stands in no log yet. That what a transaction rests on does, only followers' votes say
-            // (rule T5): where there are none, a recovery may drop what the leader alone has voted for.
+            // A leader votes before its entries are appended. Only a follower's vote shows that what the transaction rests on is in
+            // the log (rule T5): without one, a recovery may drop it.
             let may_be_fast = view.voters.len() > 1 || bugs.has(TigaPlantedBug::CommitByOneVote);
             // Members of a shard change with its ballot: those of the view count if the ballot is that of the votes.
             let is_fast = may_be_fast && view.ballot == own.ballot && equal.count() + 1 >= quorum;
