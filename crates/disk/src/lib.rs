@@ -296,12 +296,10 @@ impl Folder for DiskFolder {
     }
 
     fn write_back(&mut self, name: &str, offset: u64, bytes: usize) {
-        if self.flushes
-            && self.unflushed.is_none()
-            && let (Some(file), bytes) = (self.files.get(name), NonZeroU64::new(bytes as u64))
-        {
+        let written = self.files.get(name).filter(|_| self.flushes && self.unflushed.is_none());
+        if let Some(file) = written {
             // The system begins to write what it is advised to drop. Some file systems take no advice.
-            let _ = fadvise(file, offset, bytes, Advice::DontNeed);
+            let _ = fadvise(file, offset, NonZeroU64::new(bytes as u64), Advice::DontNeed);
         }
     }
 

@@ -20,9 +20,9 @@ use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_types::ShardId;
 use shoal_wal::{
-    CheckpointHead, CheckpointWriter, DiskPlantedBugs, Folder, FolderError, LogEffect, LogError,
-    LogEvent, LogIdentity, LogWriter, Position, Record, Torn, WriterOptions, checkpoint_head,
-    checkpoint_name, checkpoints, perform, remove_unfinished,
+    CheckpointHead, CheckpointRule, CheckpointWriter, DiskPlantedBugs, Folder, FolderError,
+    LogEffect, LogError, LogEvent, LogIdentity, LogWriter, Position, Record, Torn, WriterOptions,
+    checkpoint_head, checkpoint_name, checkpoints, perform, remove_unfinished,
 };
 use std::collections::VecDeque;
 
@@ -631,16 +631,18 @@ impl WorkerLog {
         self.writer.flushed()
     }
 
-    /// Whether the log takes more of the disk than a quiet node should: with two checkpoints, 2.5 times the rows and some more.
+    fn rule(&self) -> CheckpointRule {
+        let (log_bytes_min, last_bytes) = (self.options.checkpoint_bytes, self.last_bytes);
+        CheckpointRule { log_bytes_min, last_bytes }
+    }
+
     fn is_long(&self) -> bool {
-        self.bytes() > self.options.checkpoint_bytes + self.last_bytes / 2
-            && self.writer.serial() >= self.not_before
+        self.rule().is_long(self.bytes()) && self.writer.serial() >= self.not_before
     }
 
     fn has_grown(&self) -> bool {
         let last = self.kept.first().map_or(1, |kept| kept.first);
         let grown = self.writer.serial().saturating_sub(last) * self.options.writer.segment_bytes;
-        let is_large = grown >= self.options.checkpoint_bytes.max(self.last_bytes);
-        is_large && self.writer.serial() >= self.not_before
+        self.rule().is_due(grown) && self.writer.serial() >= self.not_before
     }
 }

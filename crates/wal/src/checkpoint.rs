@@ -58,6 +58,30 @@ pub fn checkpoints(folder: &mut (impl Folder + ?Sized)) -> Result<Vec<u64>, Fold
     Ok(numbers)
 }
 
+/// When a log is to have its next checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CheckpointRule {
+    /// The least growth of the log between two.
+    pub log_bytes_min: u64,
+    /// The length of the last one.
+    pub last_bytes: u64,
+}
+
+impl CheckpointRule {
+    /// Whether one is due, since the log has grown by so many bytes since the last one began.
+    #[must_use]
+    pub fn is_due(&self, grown: u64) -> bool {
+        grown >= self.log_bytes_min.max(self.last_bytes)
+    }
+
+    /// Whether a log of so many bytes takes more of the disk than it should where hardly anything is written: with two checkpoints,
+    /// 2.5 times the rows and some more.
+    #[must_use]
+    pub fn is_long(&self, bytes: u64) -> bool {
+        bytes > self.log_bytes_min + self.last_bytes / 2
+    }
+}
+
 /// A checkpoint in a folder, for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExaminedCheckpoint {

@@ -47,8 +47,9 @@ pub mod virtual_disk;
 mod writer;
 
 pub use checkpoint::{
-    BlockVisitor, CheckpointHead, CheckpointWriter, ExaminedCheckpoint, checkpoint_head,
-    checkpoint_name, checkpoints, examine_checkpoints, read_checkpoint, remove_unfinished,
+    BlockVisitor, CheckpointHead, CheckpointRule, CheckpointWriter, ExaminedCheckpoint,
+    checkpoint_head, checkpoint_name, checkpoints, examine_checkpoints, read_checkpoint,
+    remove_unfinished,
 };
 pub use folder::{Folder, FolderError, LogEffect, LogEvent, SegmentFile, perform};
 pub use format::{FORMAT_VERSION, HEADER_BYTES, LogIdentity, Position, SECTOR};

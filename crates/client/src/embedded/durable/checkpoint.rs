@@ -6,8 +6,8 @@ use super::restore::KeptCheckpoint;
 use super::shared::{LogPlace, Shared, lock};
 use shoal_store::{Change, CopyPart, Session, Store, WalkPlace};
 use shoal_wal::{
-    CheckpointHead, CheckpointWriter, Folder, FolderError, LogIdentity, checkpoint_name,
-    checkpoints,
+    CheckpointHead, CheckpointRule, CheckpointWriter, Folder, FolderError, LogIdentity,
+    checkpoint_name, checkpoints,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -40,9 +40,7 @@ pub(super) struct Checkpointer {
     /// Held while tables come and go.
     tables: Arc<Mutex<()>>,
     segment_bytes: u64,
-    /// The least growth of the log between two.
-    log_bytes_min: u64,
-    last_bytes: u64,
+    rule: CheckpointRule,
     /// The segment in which the last one began.
     last_serial: u64,
 }
@@ -62,8 +60,7 @@ impl Checkpointer {
             checkpoints,
             tables,
             segment_bytes,
-            log_bytes_min,
-            last_bytes,
+            rule: CheckpointRule { log_bytes_min, last_bytes },
             last_serial,
         }
     }
@@ -71,13 +68,12 @@ impl Checkpointer {
     /// Whether the log has grown enough: it goes on in the segment `serial`.
     pub(super) fn is_due(&self, serial: u64) -> bool {
         let grown = serial.saturating_sub(self.last_serial) * self.segment_bytes;
-        grown >= self.log_bytes_min.max(self.last_bytes)
+        self.rule.is_due(grown)
     }
 
-    /// Whether a log of so many bytes takes more of the disk than a quiet database should: with two checkpoints, 2.5 times the rows
-    /// and some more.
+    /// See [`CheckpointRule::is_long`].
     pub(super) fn is_long(&self, bytes: u64) -> bool {
-        bytes > self.log_bytes_min + self.last_bytes / 2
+        self.rule.is_long(bytes)
     }
 
     pub(super) fn begun(&mut self, serial: u64) {
@@ -85,7 +81,7 @@ impl Checkpointer {
     }
 
     pub(super) fn completed(&mut self, bytes: u64) {
-        self.last_bytes = bytes;
+        self.rule.last_bytes = bytes;
     }
 
     /// What a checkpoint begins with that is taken from now on.
