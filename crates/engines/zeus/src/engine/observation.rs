@@ -59,9 +59,10 @@ pub struct ShownRow {
     pub row: Option<Row>,
 }
 
-/// Shows what has become of transactions, and then the granules that have changed.
+/// Shows what has become of transactions, and then the granules that have changed. A process that is not admitted shows nothing: its
+/// disks may be older than what the node had, and it does nothing until that is decided (rule Z22).
 pub(super) fn show(shared: &mut SharedNode, observations: &mut Vec<ZeusObservation>) {
-    if shared.node.is_restoring() {
+    if shared.node.is_restoring() || !shared.node.is_admitted() {
         return;
     }
     let facts = shared.facts.drain(..);

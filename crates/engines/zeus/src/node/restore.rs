@@ -115,6 +115,11 @@ impl ZeusNode {
         self.redo.is_restoring()
     }
 
+    /// Whether the manager has admitted the process: what it has restored may be too old, and is not used, until then.
+    pub(crate) fn is_admitted(&self) -> bool {
+        self.is_admitted
+    }
+
     /// All that former processes have recorded is taken.
     pub fn end_restore(&mut self, now: Time) {
         self.now = now;
