@@ -30,6 +30,8 @@ mod remote;
 mod transaction;
 
 pub use db::Db;
+#[doc(hidden)]
+pub use embedded::EmbeddedPlantedBugs;
 pub use embedded::{Embedded, EmbeddedTransaction, Examination, ExaminedTable, OpenError, Options};
 pub use future::TransactionFuture;
 pub use remote::environment;

@@ -15,6 +15,7 @@ use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 use thiserror::Error;
@@ -65,11 +66,12 @@ fn take_lock(path: &Path, lock: &File) -> Result<(), OpenFolderError> {
     }
 }
 
-/// Makes a folder, with those around it, where there is none. Their names are on the disk before anything in them counts.
+/// Makes a folder, with those around it, where there is none. Their names are on the disk before anything in them counts: also that
+/// of a folder which another process may have made, and ended before it had flushed its name.
 fn create(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists()).count();
     fs::create_dir_all(path)?;
-    path.ancestors().skip(1).take(missing).try_for_each(flush_names)
+    path.ancestors().skip(1).take(missing.max(1)).try_for_each(flush_names)
 }
 
 /// Flushes the names that a folder has.
@@ -96,6 +98,8 @@ pub struct DiskFolder {
     flush_delay: Duration,
     /// What was written since the last flush of each file, where the system receives it only then.
     unflushed: Option<Arc<UnflushedWrites>>,
+    /// How many flushes are left that do not fail.
+    flushes_left: Option<Arc<AtomicU32>>,
 }
 
 impl DiskFolder {
@@ -115,8 +119,9 @@ impl DiskFolder {
         writeln!(lock, "{}", std::process::id()).map_err(failed)?;
         let lock = Some(Arc::new(lock));
         let (path, flush_delay) = (path.to_owned(), Duration::ZERO);
-        let files = BTreeMap::new();
-        Ok(DiskFolder { path, files, lock, flushes: true, flush_delay, unflushed: None })
+        let (files, unflushed, flushes_left) = (BTreeMap::new(), None, None);
+        let flushes = true;
+        Ok(DiskFolder { path, files, lock, flushes, flush_delay, unflushed, flushes_left })
     }
 
     /// The same folder, where what is written counts as durable when the kernel has it: flushes do nothing.
@@ -136,6 +141,12 @@ impl DiskFolder {
     #[must_use]
     pub fn losing_unflushed(self) -> DiskFolder {
         DiskFolder { unflushed: Some(Arc::default()), ..self }
+    }
+
+    /// The same folder, where after so many flushes of files all fail. For tests.
+    #[must_use]
+    pub fn failing_after(self, flushes: u32) -> DiskFolder {
+        DiskFolder { flushes_left: Some(Arc::new(AtomicU32::new(flushes))), ..self }
     }
 
     /// Checks that no process uses the folder, where it exists.
@@ -158,16 +169,19 @@ impl DiskFolder {
     pub fn view(path: &Path) -> Result<DiskFolder, OpenFolderError> {
         fs::read_dir(path).map_err(|error| failed_at(path, &error))?;
         let (path, files, flush_delay) = (path.to_owned(), BTreeMap::new(), Duration::ZERO);
-        Ok(DiskFolder { path, files, lock: None, flushes: false, flush_delay, unflushed: None })
+        let (lock, unflushed, flushes_left) = (None, None, None);
+        let flushes = false;
+        Ok(DiskFolder { path, files, lock, flushes, flush_delay, unflushed, flushes_left })
     }
 
     /// Another handle of the same folder, for another thread.
     #[must_use]
     pub fn another(&self) -> DiskFolder {
-        let DiskFolder { path, lock, unflushed, .. } = self;
+        let DiskFolder { path, lock, unflushed, flushes_left, .. } = self;
         let (path, lock, unflushed) = (path.clone(), lock.clone(), unflushed.clone());
-        let (flushes, flush_delay) = (self.flushes, self.flush_delay);
-        DiskFolder { path, files: BTreeMap::new(), lock, flushes, flush_delay, unflushed }
+        let (flushes, flush_delay, files) = (self.flushes, self.flush_delay, BTreeMap::new());
+        let flushes_left = flushes_left.clone();
+        DiskFolder { path, files, lock, flushes, flush_delay, unflushed, flushes_left }
     }
 
     /// Whether flushes reach the disk.
@@ -307,6 +321,13 @@ impl Folder for DiskFolder {
         let written = self.unflushed.as_ref().map(|unflushed| unflushed.take(name));
         for (offset, bytes) in written.unwrap_or_default() {
             self.with_file(name, |file| file.write_all_at(&bytes, offset))?;
+        }
+        let is_spent = |left: &Arc<AtomicU32>| {
+            let next = |left: u32| left.checked_sub(1);
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_err()
+        };
+        if self.flushes_left.as_ref().is_some_and(is_spent) {
+            return Err(self.failed(name, &io::Error::other("flushes fail, as was asked for")));
         }
         if self.flushes {
             self.with_file(name, File::sync_data)?;

@@ -11,6 +11,15 @@
 //! An input of the third kind that fails is written to `crashes/`, for the first kind to repeat until the
 //! fault is fixed; then it is moved to `corpus/`. `FUZZ_CASES=100000` before a run makes so many changes instead of
 //! [`CASES`].
+//!
+//! A target shows what it asserts, for the inputs of a run. An input under a checksum is changed into one that its reader refuses
+//! at the checksum: a target for what is behind that puts the checksums in itself, or has them passed over. What memory a reader
+//! takes is counted by [`memory`], where a target asks for it.
+//!
+//! Most targets are in the crates whose bytes they read. Those of logs and checkpoints, which go through several crates, are in
+//! `tests/files/` of this one.
+
+pub mod memory;
 
 pub use bolero;
 

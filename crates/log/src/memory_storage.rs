@@ -1,8 +1,8 @@
 //! The storage of a stream in memory. What a log on disk has to record of it can be taken, and replayed.
 
 use super::LogLength;
-use super::record::{RecordError, RecordedChanges, StreamRecord};
-use super::storage::{EntryLog, Persisted, StorageChange, StorageState, StreamStorage};
+use super::record::{RecordError, RecordedChanges, StreamRecord, check};
+use super::storage::{EntryLog, Persisted, START_MAX, StorageChange, StorageState, StreamStorage};
 use super::stream_head::StreamHead;
 use bytes::Bytes;
 use shoal_types::Ballot;
@@ -62,6 +62,7 @@ impl MemoryStorage {
     /// # Errors
     /// If no replica has such a head.
     pub fn from_head(head: StreamHead) -> Result<MemoryStorage, RecordError> {
+        check_start(head.start)?;
         let seen = head.into_state()?;
         let (durable, decided) = (seen.clone(), seen.decided);
         let late = DelayedWrites {
@@ -76,10 +77,11 @@ impl MemoryStorage {
 
     /// Lets the storage begin behind a snapshot, which is durable. To be called when the log on disk is read.
     ///
-    /// # Panics
-    /// If it begins there already, or later.
-    pub fn begin_behind(&mut self, length: LogLength) {
-        assert!(self.seen.log.start() <= length, "entries are missing behind {length}: {self:?}");
+    /// # Errors
+    /// If it begins later, or no snapshot stands for so many entries.
+    pub fn begin_behind(&mut self, length: LogLength) -> Result<(), RecordError> {
+        check(self.seen.log.start() <= length, "entries are missing behind a snapshot")?;
+        check_start(length)?;
         let late = self.late.iter_mut().map(|late| &mut late.durable);
         for state in late.chain([&mut self.seen]) {
             let decided = state.decided.max(length);
@@ -89,6 +91,7 @@ impl MemoryStorage {
         if let Some(late) = &mut self.late {
             late.decided = self.seen.decided;
         }
+        Ok(())
     }
 
     /// What a checkpoint keeps of the storage: the ballots, and the entries from `from` on, durable or not.
@@ -145,6 +148,9 @@ impl MemoryStorage {
     /// # Errors
     /// If the record contradicts those before it.
     pub fn replay(&mut self, record: StreamRecord) -> Result<(), RecordError> {
+        if let StreamRecord::Restore { length } = record {
+            check_start(length)?;
+        }
         if let Some(late) = &mut self.late {
             assert!(late.pending.is_empty(), "read a log after there were changes: {late:?}");
             late.has_begun = true;
@@ -170,6 +176,10 @@ impl MemoryStorage {
         }
         self.seen.apply(change);
     }
+}
+
+fn check_start(start: LogLength) -> Result<(), RecordError> {
+    check(start <= START_MAX, "it begins behind more entries than there can be")
 }
 
 impl StreamStorage for MemoryStorage {
@@ -242,5 +252,31 @@ mod tests {
         );
         storage.crash();
         assert_eq!((storage.pending(), storage.log().length()), (0, LogLength(1)));
+    }
+
+    #[test]
+    fn what_was_read_does_not_begin_where_its_length_is_no_number() {
+        for start in [START_MAX, LogLength(START_MAX.0 + 1), LogLength(u64::MAX)] {
+            let mut restored = MemoryStorage::recorded();
+            let is_restored = restored.replay(StreamRecord::Restore { length: start }).is_ok();
+            let mut behind = MemoryStorage::recorded();
+            let is_behind = behind.begin_behind(start).is_ok();
+            let entries = vec![Bytes::from_static(b"x")];
+            let head = MemoryStorage::recorded().head(LogLength(0));
+            let from_head =
+                MemoryStorage::from_head(StreamHead { start, decided: start, entries, ..head });
+            let is_possible = start == START_MAX;
+            assert_eq!((is_restored, is_behind), (is_possible, is_possible), "{start}");
+            assert_eq!(from_head.is_ok(), is_possible, "{start}");
+        }
+    }
+
+    #[test]
+    fn a_storage_does_not_begin_before_its_entries() {
+        let mut storage = MemoryStorage::recorded();
+        storage.begin_behind(LogLength(4)).expect("it has none");
+        assert!(storage.begin_behind(LogLength(3)).is_err());
+        storage.begin_behind(LogLength(4)).expect("it begins there");
+        assert_eq!((storage.log().start(), storage.decided()), (LogLength(4), LogLength(4)));
     }
 }

@@ -51,6 +51,10 @@ pub trait StreamStorage: fmt::Debug {
     fn restore(&mut self, length: LogLength);
 }
 
+/// No sequence that is read from a disk begins behind this: with the entries that fit in memory, its length is a number then. No
+/// stream comes near it: a billion entries a second would take centuries.
+pub(super) const START_MAX: LogLength = LogLength(u64::MAX / 2);
+
 /// The entries of a sequence from `start` on, with running sums of their sizes.
 #[derive(Clone, Default)]
 pub struct EntryLog {

@@ -226,7 +226,7 @@ impl WorkerRecovery {
     /// so before it has others.
     ///
     /// # Errors
-    /// If the mark of the checkpoint was not there.
+    /// If the mark of the checkpoint was not there, or a snapshot ends before the head of its stream begins.
     pub fn finish(self) -> Result<(RecoveredWorker, BTreeSet<ShardId>), RecoveryError> {
         let WorkerRecovery { snapshots, mut storages, engine_records, awaited, void, .. } = self;
         if let Some(number) = awaited {
@@ -234,7 +234,8 @@ impl WorkerRecovery {
         }
         for (shard, (length, _)) in snapshots.iter().filter(|(shard, _)| **shard != OF_NODE) {
             let storage = storages.get_mut(shard).expect("it has a head");
-            storage.begin_behind(*length);
+            let begun = storage.begin_behind(*length);
+            begun.map_err(|error| RecoveryError::Record { shard: *shard, error })?;
         }
         Ok((RecoveredWorker { storages, snapshots, engine_records }, void))
     }

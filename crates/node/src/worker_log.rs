@@ -320,9 +320,14 @@ impl WorkerLog {
             kept.push(KeptCheckpoint { number: head.number, first: head.first });
             let older = numbers.get(place + 1);
             let older = older.map(|number| checkpoint_head(folder, *number, Some(identity)));
-            if let Some(Ok(CheckpointHead { number, first, .. })) = older {
-                recovered.keep_from(first);
-                kept.push(KeptCheckpoint { number, first });
+            match older {
+                Some(Ok(CheckpointHead { number, first, .. })) => {
+                    recovered.keep_from(first);
+                    kept.push(KeptCheckpoint { number, first });
+                }
+                Some(Err(error @ LogError::Folder(_))) => return Err(error.into()),
+                // What there is of the log stands for it.
+                Some(Err(_)) | None => recovered.keep_from(1),
             }
         }
         let last_bytes = match used {

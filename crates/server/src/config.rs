@@ -30,6 +30,7 @@
 //! authorities = "ca.pem"
 //! ```
 
+use crate::planted::ServerPlantedBugs;
 use serde::Deserialize;
 use shoal_cluster::topology::{Topology, TopologyError, key_hash};
 use shoal_engine::client::{REQUESTS_TABLE, requests_table};
@@ -86,6 +87,11 @@ pub struct NodeConfig {
     pub flush_delay: Duration,
     /// Whether what its logs have not flushed is lost with its process, as without power: for tests.
     pub loses_unflushed: bool,
+    /// After so many flushes all of its logs' flushes fail: for tests.
+    pub flushes_fail_after: Option<u32>,
+    /// Bugs that tests plant.
+    #[doc(hidden)]
+    pub planted: ServerPlantedBugs,
     /// A transaction that takes longer is logged. `None`: none is.
     pub slow_after: Option<Duration>,
     /// Bytes of keys, versions and index that each of its copies of shards may hold.
@@ -303,6 +309,8 @@ impl NodeConfig {
             clock_error: ClockError::default(),
             flush_delay: Duration::ZERO,
             loses_unflushed: false,
+            flushes_fail_after: None,
+            planted: ServerPlantedBugs::default(),
             slow_after: Some(SLOW_AFTER),
             memory_bytes_max: usize::MAX,
             memory_bytes_reserved: 0,
@@ -350,6 +358,8 @@ impl NodeConfig {
             clock_error: manager_host.clock_error(file.clock_error_ms)?,
             flush_delay: Duration::ZERO,
             loses_unflushed: file.lose_unflushed,
+            flushes_fail_after: None,
+            planted: ServerPlantedBugs::default(),
             slow_after: match file.slow_ms {
                 None => Some(SLOW_AFTER),
                 Some(0) => None,

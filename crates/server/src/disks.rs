@@ -8,6 +8,7 @@
 //! Whether the node still has its memory is decided here ([`OpenedDisks::is_lost`]), for all of its shards: each worker's log has
 //! records of all of them.
 
+use crate::planted::ServerPlantedBugs;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_disk::{DiskFolder, OpenFolderError, flush_names};
 use shoal_node::{
@@ -15,7 +16,7 @@ use shoal_node::{
     WorkerLogOptions, named_by_all,
 };
 use shoal_types::{ClusterId, Durability, NodeId, WorkerId};
-use shoal_wal::LogIdentity;
+use shoal_wal::{LogError, LogIdentity};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +74,21 @@ pub enum DisksError {
     },
 }
 
+impl DisksError {
+    /// Whether a later start may succeed though nothing is configured anew: when the disk has room again, or can be read.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            DisksError::Full { .. } | DisksError::System { .. } => true,
+            DisksError::Folder(error) => matches!(error, OpenFolderError::Failed { .. }),
+            DisksError::Refused { error, .. } => {
+                matches!(error, WorkerLogError::Log(LogError::Folder(_)))
+            }
+            DisksError::Foreign { .. } => false,
+        }
+    }
+}
+
 /// Whose logs a folder has, as its file `volume` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Volume {
@@ -92,6 +108,13 @@ pub(crate) fn logs(data: &Path) -> PathBuf {
 /// The folder of a worker's log among those.
 pub(crate) fn worker_folder(logs: &Path, worker: WorkerId) -> PathBuf {
     logs.join(format!("worker-{}", worker.0))
+}
+
+/// Fails, with the number of the process, if a process uses these logs.
+pub(crate) fn check_free(logs: &Path) -> Result<(), DisksError> {
+    let Some(volume) = Volume::read(logs)? else { return Ok(()) };
+    let mut workers = (0..volume.workers).map(WorkerId);
+    workers.try_for_each(|worker| Ok(DiskFolder::check_free(&worker_folder(logs, worker))?))
 }
 
 /// Whether the next process of the node begins without memory.
@@ -149,9 +172,11 @@ pub(crate) struct CheckpointToRead {
 
 /// Has the next process of the node begin without memory: its logs hold what the cluster has given up.
 pub(crate) fn void(data: &Path) -> io::Result<()> {
-    let path = logs(data).join(VOID);
+    let logs = logs(data);
+    let path = logs.join(VOID);
     fs::write(&path, "")?;
-    fs::File::open(&path)?.sync_all()
+    fs::File::open(&path)?.sync_all()?;
+    flush_names(&logs)
 }
 
 /// The logs of a node's workers.
@@ -175,6 +200,9 @@ pub(crate) struct DisksOwner {
     pub(crate) flush_delay: Duration,
     /// What is not flushed is lost with the process.
     pub(crate) loses_unflushed: bool,
+    /// After so many flushes all fail.
+    pub(crate) flushes_fail_after: Option<u32>,
+    pub(crate) planted: ServerPlantedBugs,
 }
 
 impl OpenedDisks {
@@ -192,6 +220,8 @@ impl OpenedDisks {
     ) -> Result<OpenedDisks, DisksError> {
         let (path, boot) = (logs(data), present_boot());
         if is_void(&path) {
+            // A process that still ends uses files of this folder by their names.
+            check_free(&path)?;
             set_aside(data)?;
         }
         let found = Volume::read(&path)?;
@@ -199,7 +229,9 @@ impl OpenedDisks {
         let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
         found.check(&path, &new)?;
         // What the kernel had may not have reached the disk, unless the node had stopped in order.
-        let is_doubtful = owner.durability == Durability::Async && found.is_other_boot();
+        let is_doubtful = owner.durability == Durability::Async
+            && found.is_other_boot()
+            && !owner.planted.trust_other_boots;
         match open_all(&path, owner, found.volume) {
             Ok(workers) if is_doubtful && !workers.iter().all(|worker| worker.is_sealed) => {
                 tracing::warn!(
@@ -243,7 +275,10 @@ impl OpenedDisks {
     }
 
     fn begin(path: &Path, owner: DisksOwner, new: &Volume) -> Result<OpenedDisks, DisksError> {
-        fs::create_dir_all(path).map_err(|error| failed(path, error))?;
+        // The name of the folder is on the disk before anything in it counts.
+        let data = path.parent().expect("it is in the node's folder");
+        let made = fs::create_dir_all(path).and_then(|()| flush_names(data));
+        made.map_err(|error| failed(path, error))?;
         new.write(path)?;
         Ok(OpenedDisks { workers: open_all(path, owner, new.volume)?, is_lost: true })
     }
@@ -280,6 +315,9 @@ fn open_one(
     }
     if owner.loses_unflushed {
         folder = folder.losing_unflushed();
+    }
+    if let Some(flushes) = owner.flushes_fail_after {
+        folder = folder.failing_after(flushes);
     }
     // Each worker's records are its own: another number keeps them apart.
     let volume = volume.wrapping_add(u64::from(worker.0));

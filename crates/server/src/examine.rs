@@ -62,11 +62,6 @@ impl NodeExamination {
     /// # Errors
     /// [`DisksError::Folder`], which names the process.
     pub fn check_free(data: &Path) -> Result<(), DisksError> {
-        let logs = disks::logs(data);
-        let Some(volume) = Volume::read(&logs)? else { return Ok(()) };
-        let mut workers = (0..volume.workers).map(WorkerId);
-        workers.try_for_each(|worker| {
-            Ok(DiskFolder::check_free(&disks::worker_folder(&logs, worker))?)
-        })
+        disks::check_free(&disks::logs(data))
     }
 }

@@ -182,10 +182,14 @@ fn latencies(page: &mut MetricsPage, workers: &[&NodeStatus]) {
     }
 }
 
-/// The logs and checkpoints of workers on disk, where they have some.
+/// The durability, and the logs and checkpoints of workers on disk, where they have some.
 fn disks(page: &mut MetricsPage, workers: &[&NodeStatus]) {
     let disks = workers.iter().filter_map(|status| Some((status.worker, status.disk.as_ref()?)));
     let disks: Vec<(u32, &DiskStatus)> = disks.collect();
+    if let Some(status) = workers.first() {
+        page.family("durability", "gauge", "When the cluster's replicas acknowledge: always 1.");
+        page.sample(&[("level", &status.durability)], 1);
+    }
     if disks.is_empty() {
         return;
     }

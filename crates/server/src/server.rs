@@ -2,6 +2,7 @@
 
 use crate::config::NodeConfig;
 use crate::disks::{DisksError, DisksOwner, OpenedDisks, OpenedWorker};
+use crate::end_reason::EndReason;
 use crate::http::Http;
 use crate::manager::{self, InputSender};
 use crate::worker_command::{HOST, WorkerCommand};
@@ -25,6 +26,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use thiserror::Error;
+
+impl ServerStartError {
+    /// See [`DisksError::may_pass`].
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        matches!(self, ServerStartError::Disks(error) if error.may_pass())
+    }
+}
 
 /// Why a node does not start.
 #[derive(Debug, Error)]
@@ -79,7 +88,7 @@ pub enum ServerStartError {
 }
 
 /// Why a node has ended without being stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ServerEnd {
     /// A worker panicked: an invariant is broken.
     #[error("{0}")]
@@ -87,6 +96,9 @@ pub enum ServerEnd {
     /// The manager panicked.
     #[error("the manager panicked")]
     Manager,
+    /// The node cannot go on, and has logged why: its disk fails, or it has to begin anew without memory. Start it again.
+    #[error("{0}: start the node again")]
+    Failed(String),
 }
 
 /// A node that runs. It ends, as in a crash, when this is dropped.
@@ -95,6 +107,7 @@ pub struct Server {
     network: Network<WorkerCommand>,
     manager: Option<JoinHandle<()>>,
     http: Option<Http>,
+    end_reason: EndReason,
 }
 
 impl Server {
@@ -140,7 +153,9 @@ impl Server {
         let manager = self.manager.map_or(Ok(()), JoinHandle::join);
         self.http.into_iter().for_each(Http::join);
         workers?;
-        manager.map_err(|_| ServerEnd::Manager)
+        manager.map_err(|_| ServerEnd::Manager)?;
+        let reason = self.end_reason.get();
+        reason.map_or(Ok(()), |reason| Err(ServerEnd::Failed(reason.to_owned())))
     }
 }
 
@@ -218,6 +233,8 @@ fn start<E: RegisteredEngine>(
     let opened: BTreeMap<WorkerId, OpenedWorker> = (0..).map(WorkerId).zip(opened).collect();
     let opened = Mutex::new(opened);
     let data = config.data.clone();
+    let end_reason = EndReason::default();
+    let reason = end_reason.clone();
     let build = move |worker: WorkerId, worker_hosts: &Handle<WorkerCommand>| {
         let opened = opened.lock().unwrap_or_else(PoisonError::into_inner).remove(&worker);
         let (disk, recovered, begins_with) = match opened {
@@ -259,9 +276,11 @@ fn start<E: RegisteredEngine>(
         });
         worker_host.begins_with = begins_with;
         worker_host.data = disk.as_ref().and_then(|_| data.clone());
+        worker_host.end_reason = reason.clone();
         worker_host.disk = disk.map(|disk| {
             let place = WorkerPlace { node: here, worker };
-            let started = WorkerDisk::start(place, disk, written, worker_hosts.clone());
+            let (hosts, reason) = (worker_hosts.clone(), reason.clone());
+            let started = WorkerDisk::start(place, disk, written, hosts, reason);
             started.expect("the system has threads for the logs of workers")
         });
         worker_host.identity = joins.clone();
@@ -279,7 +298,8 @@ fn start<E: RegisteredEngine>(
             random: random.fork(2),
         };
         let system = |error| ServerStartError::System { what: "start the manager".into(), error };
-        manager::start(plan, inbox, network.handle().clone()).map_err(system)
+        let hosts = network.handle().clone();
+        manager::start(plan, inbox, hosts, end_reason.clone()).map_err(system)
     });
     let manager = manager.transpose()?;
     let serve = |listener| {
@@ -290,7 +310,7 @@ fn start<E: RegisteredEngine>(
             .map_err(system)
     };
     let http = http.map(serve).transpose()?;
-    Ok(Server { network, manager, http })
+    Ok(Server { network, manager, http, end_reason })
 }
 
 /// Opens the logs of the node's workers, where the cluster's durability has logs on disk.
@@ -306,9 +326,18 @@ fn open_disks(
     }
     let Some(data) = &config.data else { return Err(ServerStartError::NoFolder { durability }) };
     let (node, workers) = (config.node, config.topology.workers());
-    let NodeConfig { flush_delay, loses_unflushed, .. } = *config;
-    let owner =
-        DisksOwner { cluster, node, workers, durability, process, flush_delay, loses_unflushed };
+    let NodeConfig { flush_delay, loses_unflushed, flushes_fail_after, planted, .. } = *config;
+    let owner = DisksOwner {
+        cluster,
+        node,
+        workers,
+        durability,
+        process,
+        flush_delay,
+        loses_unflushed,
+        flushes_fail_after,
+        planted,
+    };
     Ok(Some(OpenedDisks::open(data, owner, new_volume)?))
 }
 

@@ -9,6 +9,7 @@
 //! written beside the log, so that the flush of a large file delays no group.
 
 use crate::disks::OpenedDisk;
+use crate::end_reason::EndReason;
 use crate::status::DiskStatus;
 use crate::worker_command::WorkerCommand;
 use shoal_disk::DiskFolder;
@@ -116,6 +117,7 @@ impl WorkerDisk {
         disk: OpenedDisk,
         stores: Vec<Arc<Store>>,
         worker_hosts: Handle<WorkerCommand>,
+        end_reason: EndReason,
     ) -> std::io::Result<WorkerDisk> {
         let OpenedDisk { folder, identity, log, effects, checkpoint } = disk;
         let (requests, inbox) = channel();
@@ -134,6 +136,7 @@ impl WorkerDisk {
             effects: effects.into(),
             news: Arc::clone(&news),
             worker_hosts,
+            end_reason,
             checkpoints,
             requests: requests.clone(),
             clock,
@@ -233,6 +236,7 @@ struct DiskThread {
     effects: VecDeque<DiskEffect>,
     news: Arc<DiskNews>,
     worker_hosts: Handle<WorkerCommand>,
+    end_reason: EndReason,
     checkpoints: Sender<DiskEffect>,
     requests: Sender<DiskRequest>,
     clock: SystemClock,
@@ -266,6 +270,7 @@ impl DiskThread {
                 let WorkerPlace { node, worker } = self.place;
                 // What of the file is on the disk is not known: it is never flushed again (`docs/recovery.md`).
                 tracing::error!(%node, %worker, error = %failure, "the disk of a worker fails: the node ends");
+                self.end_reason.set(format!("the disk of {node} fails: {failure}"));
                 self.worker_hosts.stop();
                 break;
             }

@@ -4,6 +4,7 @@
 //! manager of this process.
 
 use crate::disks::{self, CheckpointToRead};
+use crate::end_reason::EndReason;
 use crate::envelope::Envelope;
 use crate::manager::{FromOperator, InputSender, ManagerInput, OperatorRefusal, ToOperator};
 use crate::slow::SlowLog;
@@ -64,6 +65,8 @@ pub(crate) struct WorkerHost<E: Engine> {
     slow: SlowLog,
     /// The node's folder, where it has logs.
     pub(crate) data: Option<PathBuf>,
+    /// Set where the node ends and is to be started again.
+    pub(crate) end_reason: EndReason,
     /// The worker's disk, where the cluster's durability has one.
     pub(crate) disk: Option<WorkerDisk>,
     /// The checkpoint that the worker receives before it starts.
@@ -108,6 +111,7 @@ impl<E: Engine> WorkerHost<E> {
             arrived: Time::ZERO,
             slow: SlowLog::default(),
             data: None,
+            end_reason: EndReason::default(),
             disk: None,
             begins_with: None,
             effects: WorkerEffects::new(),
@@ -191,6 +195,7 @@ impl<E: Engine> WorkerHost<E> {
                 if let Some(Err(error)) = self.data.as_deref().map(disks::void) {
                     tracing::error!(node = %self.node, %error, "the node's logs cannot be declared void: move them away");
                 }
+                self.end_reason.set(format!("{} has to begin anew, without memory", self.node));
                 out.stop();
             }
             WorkerEffect::Write { records } => self.disk().write(records),

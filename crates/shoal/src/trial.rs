@@ -96,14 +96,17 @@ pub fn told(
     clients_in: &[String],
     durability: &str,
 ) -> Measurement {
-    let facts = [
-        ("distances one way", regions.to_string()),
-        ("clients in", clients_in.join(", ")),
-        ("durability", durability.to_owned()),
-    ];
+    let facts = [("distances one way", regions.to_string()), ("clients in", clients_in.join(", "))];
     let facts = facts.into_iter().filter(|(_, value)| !value.is_empty());
     let facts = facts.map(|(name, value)| Parameter { name, value });
     measured.parameters.extend(facts);
+    with_durability(measured, durability)
+}
+
+/// The measurement, with the durability among its parameters.
+pub fn with_durability(mut measured: Measurement, durability: &str) -> Measurement {
+    let value = durability.to_owned();
+    measured.parameters.push(Parameter { name: "durability", value });
     measured
 }
 

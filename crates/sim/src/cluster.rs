@@ -158,8 +158,12 @@ impl<E: Engine> SimulatedCluster<E> {
         if let Some((longest, planted)) = disks {
             let random = Random::new(seed).fork(DISKS);
             for (number, worker) in (0..).zip(&mut cluster.simulated_workers) {
-                let random = random.fork(number);
-                worker.disk = Some(SimulatedDisk::new(worker.place, longest, planted, random));
+                let (random, place) = (random.fork(number), worker.place);
+                // Of each shard all voters but the first one: a majority.
+                let mut shards = topology.shard_ids();
+                let is_first = shards.any(|it| topology.voters(it).first() == Some(&place.node));
+                let lies = planted.lie_about_flushes && !is_first;
+                worker.disk = Some(SimulatedDisk::new(place, longest, planted, lies, random));
             }
         }
         nodes.into_iter().take(founders).for_each(|node| cluster.begin_instance(node, false));

@@ -3,6 +3,9 @@
 
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
+use crate::seed_ranges::{
+    BAD_DISKS_FROM, DISK_SEEDS, FULL_DISKS_FROM, OLDER_DISKS_FROM, UNREADABLE_DISKS_FROM,
+};
 use shoal_types::{Clock, ShardId, Stamp};
 use std::ops::AddAssign;
 
@@ -34,6 +37,24 @@ pub(crate) const OF_STREAMS: &[&str] = &[
     "undecided version installed",
     "undecided version met",
     "worker acts within a step",
+];
+
+/// Coverage points of seeds whose nodes have disks, each with the first seed that may reach it. These seeds are not required to
+/// reach others, nor others these.
+pub(crate) const ON_DISKS: &[(&str, u64)] = &[
+    ("power lost", DISK_SEEDS.start),
+    ("checkpoint durable", DISK_SEEDS.start),
+    ("begun with a checkpoint", DISK_SEEDS.start),
+    ("crash while blocks are written", DISK_SEEDS.start),
+    ("crash while a checkpoint is flushed", DISK_SEEDS.start),
+    ("torn end cut", DISK_SEEDS.start),
+    ("records void without a snapshot", DISK_SEEDS.start),
+    ("disk full", FULL_DISKS_FROM),
+    ("disk failed", BAD_DISKS_FROM),
+    ("older checkpoint used", BAD_DISKS_FROM),
+    ("damaged disk of no use", BAD_DISKS_FROM),
+    ("older image of a disk", OLDER_DISKS_FROM),
+    ("disk not readable", UNREADABLE_DISKS_FROM),
 ];
 
 macro_rules! coverage {
@@ -172,6 +193,32 @@ coverage! {
     interrupted_reported = "second failure: reported",
     /// A second failure came when the ends of the epoch were final, before the shard served.
     interrupted_final = "second failure: final, not serving",
+    /// All nodes lost power at once.
+    power_lost = "power lost",
+    /// A checkpoint of a worker became durable.
+    checkpoints = "checkpoint durable",
+    /// A worker began with a checkpoint.
+    restarts_from_checkpoints = "begun with a checkpoint",
+    /// A process ended while blocks of a checkpoint were written.
+    ended_in_blocks = "crash while blocks are written",
+    /// A process ended while a checkpoint was to become durable.
+    ended_in_finish = "crash while a checkpoint is flushed",
+    /// A log ended in a group that was not whole.
+    torn_ends = "torn end cut",
+    /// Records stood behind a snapshot from a peer that no checkpoint had.
+    void_streams = "records void without a snapshot",
+    /// A disk had no room.
+    full_disks = "disk full",
+    /// A write or a flush failed, and the process ended.
+    failed_disks = "disk failed",
+    /// A checkpoint was damaged, and an older one was used.
+    older_checkpoints = "older checkpoint used",
+    /// A log was damaged, and its node began without memory.
+    damaged_disks = "damaged disk of no use",
+    /// A node began with a disk as it was before its last process that was admitted.
+    disks_put_back = "older image of a disk",
+    /// A process did not begin, since a read failed.
+    unreadable_disks = "disk not readable",
 }
 
 impl Coverage {
@@ -231,6 +278,19 @@ impl Coverage {
         self.diverged = work.diverged;
         self.sender_struck = work.senders_struck;
         self.majority_lost = work.majorities_lost;
+        self.power_lost = work.power_lost;
+        self.checkpoints = work.checkpoints;
+        self.restarts_from_checkpoints = work.restarts_from_checkpoints;
+        self.ended_in_blocks = work.ended_in_blocks;
+        self.ended_in_finish = work.ended_in_finish;
+        self.torn_ends = work.torn_ends;
+        self.void_streams = work.void_streams;
+        self.full_disks = work.full_disks;
+        self.failed_disks = work.failed_disks;
+        self.older_checkpoints = work.older_checkpoints;
+        self.damaged_disks = work.damaged_disks;
+        self.disks_put_back = work.disks_put_back;
+        self.unreadable_disks = work.unreadable_disks;
         self.for_want_of_shard = outcomes.for_want_of_shard;
         self.full = outcomes.full;
         self.undecided = outcomes.undecided;

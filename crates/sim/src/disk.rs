@@ -3,8 +3,8 @@
 use crate::fault_schedule::DiskTroubles;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_node::{
-    CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogRoom, OpenedLog, RecoveredWorker,
-    WorkerEvent, WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
+    CheckpointEffect, CheckpointStep, DiskEffect, DiskEvent, DiskWork, LogRoom, OpenedLog,
+    RecoveredWorker, WorkerEvent, WorkerLog, WorkerLogError, WorkerLogOptions, read_parts,
 };
 use shoal_types::{Random, Time, WorkerPlace};
 use shoal_wal::virtual_disk::{DiskDelays, DiskFaults, DiskQueue, VirtualDisk};
@@ -37,6 +37,27 @@ const FULL_MAX: Duration = Duration::from_millis(400);
 /// While a disk is full, its log asks for room so often.
 const RETRY_EVERY: Duration = Duration::from_millis(5);
 
+/// While a process begins, a read fails after fewer than this, drawn anew each time.
+const READS_MAX: u64 = 256;
+
+/// A disk that lies about flushes keeps its state once in so many turns.
+const KEEPS_ONE_IN: u64 = 16;
+
+/// What processes found on a disk, and in what their ends interrupted it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct DiskCounts {
+    /// Streams whose last records were void.
+    pub(crate) void_streams: u64,
+    /// Ends that were torn, and cut.
+    pub(crate) torn_ends: u64,
+    /// Checkpoints that were damaged, so that an older one was used.
+    pub(crate) older_checkpoints: u64,
+    /// Checkpoints of which some blocks were written when the process ended.
+    pub(crate) ended_in_blocks: u64,
+    /// Checkpoints that were to become durable when the process ended.
+    pub(crate) ended_in_finish: u64,
+}
+
 /// The disk of a worker, which outlives the processes of its node.
 #[derive(Debug)]
 pub(crate) struct SimulatedDisk {
@@ -53,23 +74,28 @@ pub(crate) struct SimulatedDisk {
     keeps_images: bool,
     /// The disk as it was when some process had ended.
     image: Option<VirtualDisk>,
+    /// Whether it reports flushes that it has not done.
+    lies: bool,
+    /// The state in which a disk that lies is after a loss of power.
+    kept: Option<VirtualDisk>,
     /// When an operation fails.
     fails_at: Option<Time>,
     /// The log of the current process.
     log: Option<WorkerLog>,
-    /// Streams whose last records were void, of all processes.
-    pub(crate) void_streams: usize,
+    /// What has happened since this was taken last.
+    counts: DiskCounts,
     /// What the log wants, and the disk has not received.
     wanted: Vec<DiskEffect>,
     random: Random,
 }
 
 impl SimulatedDisk {
-    /// An empty disk, whose operations take at most `longest`.
+    /// An empty disk, whose operations take at most `longest`; `lies` about flushes if that is planted.
     pub(crate) fn new(
         place: WorkerPlace,
         longest: Duration,
         planted: DiskPlantedBugs,
+        lies: bool,
         mut random: Random,
     ) -> SimulatedDisk {
         let longest = longest.max(Duration::from_nanos(2));
@@ -91,9 +117,11 @@ impl SimulatedDisk {
             full: Vec::new(),
             keeps_images: false,
             image: None,
+            lies,
+            kept: None,
             fails_at: None,
             log: None,
-            void_streams: 0,
+            counts: DiskCounts::default(),
             wanted: Vec::new(),
             random,
         }
@@ -103,7 +131,7 @@ impl SimulatedDisk {
     /// former processes that the log names.
     ///
     /// # Panics
-    /// If the log cannot be read: no disk of a simulation is damaged.
+    /// If the log cannot be read: what is damaged beyond use was replaced ([`damage`](SimulatedDisk::damage)).
     pub(crate) fn begin<M>(
         &mut self,
         process: ProcessInstance,
@@ -111,14 +139,17 @@ impl SimulatedDisk {
         let (node, wanted) = (self.identity.node, &mut self.wanted);
         let opened = WorkerLog::open(&mut self.disk, self.identity, OPTIONS, process, wanted);
         let opened = opened.unwrap_or_else(|error| panic!("the log of {node}: {error}"));
-        let OpenedLog { mut log, recovered, checkpoint, processes, void, .. } = opened;
+        let OpenedLog { mut log, recovered, checkpoint, processes, void, torn, damaged, .. } =
+            opened;
         // A node does not start before there is room for its first segment.
         let bytes_max = self.disk.bytes_max.take();
         let is_ready = log.get_ready(&mut self.disk, &mut self.wanted);
         assert_eq!(is_ready, Ok(true), "the log of {node} has room, and nothing fails");
         self.disk.bytes_max = bytes_max;
         self.log = Some(log);
-        self.void_streams += void;
+        self.counts.void_streams += void as u64;
+        self.counts.torn_ends += u64::from(torn.is_some());
+        self.counts.older_checkpoints += u64::from(!damaged.is_empty() && checkpoint.is_some());
         let mut parts = Vec::new();
         if let Some(checkpoint) = checkpoint {
             let (disk, identity) = (&mut self.disk, self.identity);
@@ -126,6 +157,26 @@ impl SimulatedDisk {
             read.unwrap_or_else(|error| panic!("the checkpoint of {node}: {error}"));
         }
         (recovered, parts, processes)
+    }
+
+    /// Begins the log of a process whose disk fails to be read, at some point. Returns whether that is why it does not begin.
+    ///
+    /// # Panics
+    /// If what cannot be read is taken for damaged: then the node would give up its memory.
+    pub(crate) fn fails_to_begin(&mut self, process: ProcessInstance) -> bool {
+        let reads_max = 1 + self.random.below(READS_MAX);
+        self.disk.faults.reads_after = Some(self.random.below(reads_max) as u32);
+        let (identity, mut effects) = (self.identity, Vec::new());
+        let opened = WorkerLog::open(&mut self.disk, identity, OPTIONS, process, &mut effects);
+        let parts = opened.map(|opened| opened.checkpoint);
+        let read = parts.and_then(|parts| match parts {
+            Some(parts) => read_parts::<()>(&mut self.disk, identity, &parts, |_| ()),
+            None => Ok(()),
+        });
+        self.disk.faults.reads_after = None;
+        let Err(error) = read else { return false };
+        assert!(!error.is_damage(), "what cannot be read is taken for damaged: {error}");
+        true
     }
 
     /// Appends records to the log.
@@ -160,6 +211,11 @@ impl SimulatedDisk {
     pub(crate) fn heal(&mut self) {
         (self.full, self.fails_at) = (Vec::new(), None);
         (self.disk.bytes_max, self.disk.faults) = (None, DiskFaults::default());
+    }
+
+    /// What has happened since the last call.
+    pub(crate) fn take_counts(&mut self) -> DiskCounts {
+        std::mem::take(&mut self.counts)
     }
 
     /// See [`WorkerLog::take_room_change`].
@@ -271,19 +327,31 @@ impl SimulatedDisk {
         if self.random.chance(1, SHORTEN_ONE_IN) {
             log.shorten();
         }
+        if self.lies && self.random.chance(1, KEEPS_ONE_IN) {
+            self.kept = Some(self.disk.clone());
+        }
         log.take_news(&mut news);
         news.into_iter().map(WorkerEvent::from).collect()
     }
 
     /// Ends the process. Without power, any part of what was written and not flushed is lost.
     pub(crate) fn crash(&mut self, power: bool) {
+        if let Some((_, DiskEffect::Checkpoint { effect, .. })) = self.checkpoint_queue.front() {
+            match effect {
+                CheckpointEffect::Block(_) => self.counts.ended_in_blocks += 1,
+                CheckpointEffect::Finish { .. } => self.counts.ended_in_finish += 1,
+                CheckpointEffect::Begin(_) | CheckpointEffect::Abandon => {}
+            }
+        }
         self.queue.clear();
         self.checkpoint_queue.clear();
         self.wanted.clear();
         self.work = DiskWork::default();
         self.log = None;
         self.disk.faults = DiskFaults::default();
+        let kept = self.kept.take();
         if !power {
+            self.disk = kept.unwrap_or_else(|| std::mem::take(&mut self.disk));
             let random = &mut self.random;
             self.disk.lose_power(|| random.chance(1, 2));
         }

@@ -49,6 +49,8 @@ pub struct DiskTroubles {
     /// Percentage of restarts before which one of the node's disks is put back as it was at the end of an earlier process, where
     /// every shard keeps a majority with memory.
     pub put_back_percent: u32,
+    /// Percentage of restarts in which a read of one of the node's disks fails, so that the process does not begin.
+    pub unreadable_percent: u32,
 }
 
 /// The relative frequency of each fault.

@@ -13,7 +13,7 @@
 //! | [`clients`] | the clients, on workers and outside |
 //! | [`managers`], [`recovery`], `replacements`, `node_changes` | the configuration managers, the progress of each recovery, replicas that move, and nodes that are added and removed |
 //! | [`checks`], [`observed`] | the rules, each judged at every step; what else is done with observations |
-//! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw` | what is drawn from a seed, and how |
+//! | [`scenario`], [`distances`], [`failures`], [`majority_loss`], `draw`, `seed_ranges` | what is drawn from a seed, and how |
 //! | [`run`](mod@run) | one seed from beginning to end |
 //! | [`subject`], [`engines`], [`planted`] | an engine and its bugs to plant; the engines; how soon each bug has to be caught |
 //! | [`coverage`], [`metrics`], [`trace`], [`digest`], [`panics`] | what a run reports |
@@ -45,6 +45,7 @@ pub mod recovery;
 mod replacements;
 pub mod run;
 pub mod scenario;
+mod seed_ranges;
 pub mod simulation;
 pub mod subject;
 pub mod trace;

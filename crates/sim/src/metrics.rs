@@ -114,10 +114,20 @@ counts! {
         failed_disks,
         /// Disks that were damaged while their node was down, and found to be of no use.
         damaged_disks,
+        /// Processes that did not begin since a disk could not be read.
+        unreadable_disks,
         /// Restarts with a disk that was put back as it was before the last process that was admitted.
         disks_put_back,
         /// Streams whose last records were void when their process began: they stood behind a snapshot without its rows.
         void_streams,
+        /// Torn ends of logs that were cut.
+        torn_ends,
+        /// Workers that began with an older checkpoint, since a newer one was damaged.
+        older_checkpoints,
+        /// Processes that ended while blocks of a checkpoint were written.
+        ended_in_blocks,
+        /// Processes that ended while a checkpoint was to become durable.
+        ended_in_finish,
         /// Observations of engines that were judged.
         observations,
     }

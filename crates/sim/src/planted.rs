@@ -3,7 +3,7 @@
 //! test runs that one seed. A change to the random draws or to an engine may make a recorded seed catch
 //! nothing: then a search records another.
 
-use crate::run::{
+use crate::seed_ranges::{
     BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_SEEDS, NODES_FROM,
     OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM,
 };
@@ -126,6 +126,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("mako", "acknowledge-unpersisted", "M4", STREAMS, 60),
     ("mako", "count-snapshot-early", "M4", STREAMS, 450),
     ("mako", "skip-flush", "M4", STREAMS, 60),
+    ("mako", "lie-about-flushes", "M4", STREAMS, 60),
     ("mako", "trust-unflushed", "M4", STREAMS, 300),
     ("mako", "accept-former-use", "M4", STREAMS, 300),
     ("mako", "rename-unflushed", "M4", STREAMS, 60),
@@ -231,6 +232,7 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("acknowledge-unpersisted", DISK_SEEDS.start),
     ("count-snapshot-early", DISK_SEEDS.start),
     ("skip-flush", DISK_SEEDS.start),
+    ("lie-about-flushes", DISK_SEEDS.start),
     ("trust-unflushed", DISK_SEEDS.start),
     ("accept-former-use", DISK_SEEDS.start),
     ("rename-unflushed", DISK_SEEDS.start),

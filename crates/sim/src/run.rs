@@ -22,6 +22,11 @@ use crate::panics;
 use crate::scenario::{
     ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
 };
+use crate::seed_ranges::{
+    BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_DISKS_FROM, FULL_SEEDS,
+    HOMES_SEEDS, NODES_FROM, OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM, UNEQUAL_FROM,
+    UNREADABLE_DISKS_FROM,
+};
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
 use crate::violation::Violation;
@@ -34,7 +39,6 @@ use shoal_types::{Durability, NodeId, Random, ShardId, Time, WorkerId};
 use shoal_wal::DiskPlantedBugs;
 use shoal_workloads::catalog::Catalog;
 use std::mem::ManuallyDrop;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -53,50 +57,20 @@ const ATTEMPTS_MAX: u32 = 30;
 /// node that never restarts have to fit into [`PATIENCE`].
 const ASK_AFTER_MAX: Duration = Duration::from_millis(1500);
 
-/// From this seed on, with an engine that allows it, one in so many seeds has a node without replicas, which
-/// coordinates transactions and hosts half of the clients on workers. Lower seeds are recorded for what they
-/// found, and do not change.
-pub(crate) const COORDINATORS_FROM: u64 = 10_000_000;
+/// Of seeds that may have one, one in so many has a node without replicas.
 const COORDINATOR_ONE_IN: u64 = 4;
 
-/// These seeds have clients of a workload whose data has homes: its loads write hundreds of rows in a transaction.
-pub(crate) const HOMES_SEEDS: Range<u64> = 1 << 23..COORDINATORS_FROM;
-
-/// Of these seeds, in one of so many, stores are full after little more than what is loaded: far more often than in others,
-/// of which some are recorded for what they found.
-pub(crate) const FULL_SEEDS: Range<u64> = 3 << 23..1 << 25;
+/// Of seeds that may have one, one in so many has full stores.
 const FULL_ONE_IN: u64 = 2;
 
-/// From this seed on, one in so many has clients that create and drop tables. Lower seeds keep the meaning that they had
-/// before.
-pub(crate) const TABLES_FROM: u64 = 1 << 25;
+/// Of seeds that may have them, one in so many has clients that create and drop tables.
 const TABLES_ONE_IN: u64 = 2;
 
-/// From this seed on replicas are replaced while clients run, and nodes without replicas are there to take them.
-pub(crate) const REPLACEMENTS_FROM: u64 = 1 << 26;
-
-/// From this seed on, commits of clients outside have request ids in one of so many. Lower seeds keep the meaning that they
-/// had before.
-pub(crate) const COMMIT_IDS_FROM: u64 = 1 << 27;
+/// Of seeds that may have them, one in so many has request ids of commits.
 const COMMIT_IDS_ONE_IN: u64 = 2;
-
-/// From this seed on, nodes are added and removed while clients run. Lower seeds keep the meaning that they had before.
-pub(crate) const NODES_FROM: u64 = 1 << 28;
-
-/// In these seeds nodes have disks, and power fails. Others keep the meaning that they had before.
-pub(crate) const DISK_SEEDS: Range<u64> = 1 << 29..1 << 30;
-
-/// Of these seeds, from this one on, disks are full at times.
-const FULL_DISKS_FROM: u64 = 3 << 28;
 
 /// Of restarts in the following ones, so many of a hundred find a disk that was damaged.
 const DAMAGED_PERCENT: u32 = 20;
-
-/// And from this one on they fail, too, and are damaged.
-pub(crate) const BAD_DISKS_FROM: u64 = 7 << 27;
-
-/// And from this one on, as many find a disk as it was at the end of an earlier process.
-pub(crate) const OLDER_DISKS_FROM: u64 = 15 << 26;
 
 /// How often, while clients run, the run checks whether nodes have restarted.
 const RESTART_CHECKS: u64 = 40;
@@ -105,9 +79,7 @@ const RESTART_CHECKS: u64 = 40;
 /// minutes for the loaded data.
 const CATCH_UP_PATIENCE: Duration = Duration::from_secs(600);
 
-/// From this seed on, one in so many has very unequal distances. Lower seeds keep the meaning that they had
-/// before.
-const UNEQUAL_FROM_SEED: u64 = 1 << 24;
+/// Of seeds that may have them, one in so many has very unequal distances.
 const UNEQUAL_ONE_IN: u64 = 4;
 
 /// Of the seeds in which most crashes lose the node's memory, one in so many has a shard that loses a
@@ -237,7 +209,7 @@ impl<E: Subject> PreparedRun<E> {
         let mut apart = root.fork(15);
         let source = match options.regions {
             Some(regions) => DistanceSource::Regions(regions),
-            None if seed >= UNEQUAL_FROM_SEED && apart.chance(1, UNEQUAL_ONE_IN) => {
+            None if seed >= UNEQUAL_FROM && apart.chance(1, UNEQUAL_ONE_IN) => {
                 DistanceSource::Unequal(apart)
             }
             None => DistanceSource::Drawn,
@@ -257,6 +229,7 @@ impl<E: Subject> PreparedRun<E> {
                 fail_within_ns: if is_bad { scenario.span_ns } else { 0 },
                 damaged_percent: if is_bad { DAMAGED_PERCENT } else { 0 },
                 put_back_percent: if seed >= OLDER_DISKS_FROM { DAMAGED_PERCENT } else { 0 },
+                unreadable_percent: if seed >= UNREADABLE_DISKS_FROM { DAMAGED_PERCENT } else { 0 },
             };
         }
         let mut lot = root.fork(14);

@@ -67,6 +67,8 @@ pub enum AnyPlantedBug {
     CountSnapshotEarly,
     /// A flush is answered before it is done, and never done: a disk that lies.
     SkipFlush,
+    /// Disks of a majority report flushes that they have not done, and have an earlier state after a loss of power.
+    LieAboutFlushes,
     /// A flush that failed is tried again.
     RetryFailedFlush,
     /// What recovery has read counts as durable, and is not flushed.
@@ -135,6 +137,7 @@ impl AnyPlantedBug {
         ("acknowledge-unpersisted", AnyPlantedBug::AcknowledgeUnpersisted),
         ("count-snapshot-early", AnyPlantedBug::CountSnapshotEarly),
         ("skip-flush", AnyPlantedBug::SkipFlush),
+        ("lie-about-flushes", AnyPlantedBug::LieAboutFlushes),
         ("retry-failed-flush", AnyPlantedBug::RetryFailedFlush),
         ("trust-unflushed", AnyPlantedBug::TrustUnflushed),
         ("cut-damage", AnyPlantedBug::CutDamage),
@@ -255,6 +258,7 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::AcknowledgeUnpersisted => streams.acknowledge_unpersisted = true,
         AnyPlantedBug::CountSnapshotEarly => streams.count_snapshot_early = true,
         AnyPlantedBug::SkipFlush => disks.skip_flush = true,
+        AnyPlantedBug::LieAboutFlushes => disks.lie_about_flushes = true,
         AnyPlantedBug::RetryFailedFlush => disks.retry_failed_flush = true,
         AnyPlantedBug::TrustUnflushed => disks.trust_unflushed = true,
         AnyPlantedBug::CutDamage => disks.cut_damage = true,

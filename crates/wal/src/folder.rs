@@ -165,7 +165,11 @@ pub enum LogEvent {
 pub fn perform(folder: &mut (impl Folder + ?Sized), effect: &LogEffect) -> LogEvent {
     let done = match effect {
         LogEffect::Make { file, bytes } => match make(folder, &file.to_string(), *bytes) {
-            Err(error) if error.is_full => return LogEvent::Full(*file),
+            Err(error) if error.is_full => {
+                // What there is of it takes the room that others need. If it cannot be removed, it is made anew all the same.
+                let _ = folder.remove(&file.to_string());
+                return LogEvent::Full(*file);
+            }
             made => made.map(|()| LogEvent::Made(*file)),
         },
         LogEffect::Write { file, offset, bytes } => {

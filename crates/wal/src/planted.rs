@@ -8,6 +8,8 @@ planted! {
     pub struct DiskPlantedBugs {
         /// A flush is answered before it is done, and never done.
         pub skip_flush: bool,
+        /// Disks report flushes that they have not done: a loss of power takes them back to an earlier state.
+        pub lie_about_flushes: bool,
         /// A flush that failed is tried again.
         pub retry_failed_flush: bool,
         /// What recovery has read is not flushed.

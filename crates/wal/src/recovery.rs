@@ -141,10 +141,14 @@ pub(crate) struct HeldSegment {
 }
 
 impl Recovered {
-    /// Keeps the segments from `serial` on, though they were not needed: an older checkpoint needs them. Those before are
-    /// used again.
+    /// Keeps the segments from `serial` on, though they were not needed: an older checkpoint needs them, or a log that has to stand
+    /// for the only one. Those before are used again, and those in front of one that is not there: nothing reads them.
     pub fn keep_from(&mut self, serial: u64) {
-        while let Some(last) = self.former.pop_if(|former| former.serial >= serial) {
+        let is_kept = |former: &HeldSegment, held: &[HeldSegment]| {
+            let is_next = held.first().is_none_or(|first| former.serial + 1 == first.serial);
+            former.serial >= serial && is_next
+        };
+        while let Some(last) = self.former.pop_if(|former| is_kept(former, &self.held)) {
             self.held.insert(0, last);
         }
     }
@@ -345,7 +349,11 @@ struct Chain<'v> {
 /// The parts of a record that goes over several groups.
 #[derive(Default)]
 struct Parts {
-    bytes: Vec<u8>,
+    /// Those of the record that is open, each in a block of its own: one block for all, which grew with each of them, would take
+    /// twice their bytes, and three times while they move.
+    list: Vec<Box<[u8]>>,
+    /// The last record that was complete.
+    joined: Vec<u8>,
     is_open: bool,
     /// A record ended, or began, so a part without its beginning is damage. Before that its beginning may be in a
     /// segment that is not read.
@@ -373,10 +381,19 @@ impl Parts {
             return Ok(Some(payload));
         }
         if begins {
-            self.bytes.clear();
+            // The memory, too: this record is not to be beside the one before it.
+            (self.list, self.joined) = (Vec::new(), Vec::new());
         }
-        self.bytes.extend(payload);
-        Ok((!self.is_open).then_some(&self.bytes))
+        if self.is_open {
+            self.list.push(payload.into());
+            return Ok(None);
+        }
+        let list = std::mem::take(&mut self.list);
+        let bytes = list.iter().map(|part| part.len()).sum::<usize>() + payload.len();
+        self.joined.reserve_exact(bytes);
+        list.iter().for_each(|part| self.joined.extend_from_slice(part));
+        self.joined.extend_from_slice(payload);
+        Ok(Some(&self.joined))
     }
 }
 

@@ -33,8 +33,8 @@ pub struct DiskFaults {
     /// Flushes fail where there is something to write. What they were to write is never written by a later one, though a crash
     /// may show any part of it.
     pub flushes: bool,
-    /// Reads fail.
-    pub reads: bool,
+    /// Reads fail after so many.
+    pub reads_after: Option<u32>,
     /// Flushes do nothing, and report success.
     pub lies: bool,
 }
@@ -162,7 +162,9 @@ impl Folder for VirtualDisk {
     }
 
     fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<usize, FolderError> {
-        let place = self.check(name, self.faults.reads)?;
+        let left = self.faults.reads_after.as_mut();
+        let fails = left.is_some_and(|left| std::mem::replace(left, left.saturating_sub(1)) == 0);
+        let place = self.check(name, fails)?;
         let bytes = &self.files[place].seen;
         let rest = bytes.get(offset as usize..).unwrap_or_default();
         let count = rest.len().min(into.len());

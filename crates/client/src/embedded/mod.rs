@@ -1,15 +1,17 @@
 //! The embedded database: tables in the memory of this process, and on a disk if they should outlive it.
 //!
 //! `durable/` has the log and the checkpoints of a database on disk, `transaction.rs` its transactions, `procedure.rs` how procedures run on them, `retry.rs` and `pool.rs` retries and
-//! idle sessions.
+//! idle sessions, `planted.rs` bugs for tests of tests.
 
 mod durable;
+mod planted;
 mod pool;
 mod procedure;
 mod retry;
 mod transaction;
 
 pub use durable::{Examination, ExaminedTable, OpenError};
+pub use planted::EmbeddedPlantedBugs;
 pub(crate) use retry::LocalRetries;
 pub use transaction::EmbeddedTransaction;
 
@@ -63,6 +65,9 @@ pub struct Options {
     /// Planted bugs, for tests of tests. Default: none.
     #[doc(hidden)]
     pub faults: StoreBugs,
+    /// Of a database on disk: planted bugs of its replies. Default: none.
+    #[doc(hidden)]
+    pub planted: EmbeddedPlantedBugs,
 }
 
 impl Default for Options {
@@ -77,6 +82,7 @@ impl Default for Options {
             checkpoint_log_bytes: 256 << 20,
             loses_unflushed: false,
             faults: StoreBugs::NONE,
+            planted: EmbeddedPlantedBugs::default(),
         }
     }
 }
@@ -114,6 +120,7 @@ impl Embedded {
         let log_options = LogOptions {
             segment_bytes: options.log_segment_bytes,
             checkpoint_bytes: options.checkpoint_log_bytes,
+            planted: options.planted,
         };
         let make = || store_of(options);
         let mut folder = DiskFolder::open(path)?;

@@ -80,7 +80,7 @@ fn a_damaged_checkpoint_is_not_used_where_there_is_another() {
         let db = Db::open_with(folder.path(), small()).unwrap();
         let embedded = db.embedded().unwrap();
         beside(&db, || {
-            while embedded.checkpoints() < 3 {
+            while embedded.checkpoints() < 4 {
                 thread::yield_now();
             }
         });

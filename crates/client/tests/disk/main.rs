@@ -1,7 +1,6 @@
-//! Databases on disk: what is found when they are opened again, after they were closed, killed, damaged or copied.
+//! Databases on disk: what is found when they are opened again, after they were closed, damaged or copied.
 
 mod checkpoints;
-mod killed;
 mod opening;
 
 use shoal_client::{Db, Options, Scan};

@@ -393,6 +393,31 @@ fn a_damaged_checkpoint_is_replaced_by_the_one_before() {
     assert!(matches!(error, WorkerLogError::Log(LogError::Damaged { .. })), "{error}");
 }
 
+/// The log from the beginning on stands for a second checkpoint, also in later processes.
+#[test]
+fn while_there_is_one_checkpoint_a_damaged_one_costs_nothing() {
+    let mut bed = Bed::open(VirtualDisk::new());
+    (0..40).for_each(|_| bed.append());
+    bed.whole_checkpoint();
+    bed.work_all();
+    for _ in 0..2 {
+        bed = Bed::open(bed.disk);
+        (0..40).for_each(|_| bed.append());
+        bed.work_all();
+    }
+    let durable = bed.durable;
+    assert!(bed.disk.flip(&checkpoint_name(1), 8 * 500));
+    let mut bed = Bed::after_crash(bed.disk, durable);
+    // Two others, and it is not needed any more.
+    for _ in 0..2 {
+        (0..40).for_each(|_| bed.append());
+        bed.whole_checkpoint();
+        bed.work_all();
+    }
+    let bytes = bed.log.bytes();
+    assert!(bytes < OPTIONS.checkpoint_bytes + 8 * OPTIONS.writer.segment_bytes, "{bytes} bytes");
+}
+
 #[test]
 fn what_follows_a_snapshot_without_its_rows_is_void_also_after_more_restarts() {
     let mut bed = Bed::open(VirtualDisk::new());

@@ -1,8 +1,15 @@
 //! Storage in one file, as a `redb` database: each write is a transaction of its own.
+//!
+//! The file keeps more room on the disk than it uses ([`RESERVED_BYTES`]): on a full disk managers go on, and with them the leases by
+//! which nodes answer reads.
 
 use super::{Cell, RaftStorage};
 use bytes::Bytes;
-use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{
+    Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction,
+};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::{Range, RangeBounds};
 use std::path::Path;
@@ -10,10 +17,15 @@ use std::path::Path;
 const CELLS: TableDefinition<'_, u8, &[u8]> = TableDefinition::new("cells");
 const LOG: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("log");
 
+/// The room of the file on the disk. Its length is near 1 MiB, and goes up and down with what it has: a snapshot, and the entries
+/// since.
+const RESERVED_BYTES: u64 = 4 << 20;
+
 /// The storage of a replica in one file.
 #[derive(Debug)]
 pub struct DiskStorage {
     database: Database,
+    file: File,
 }
 
 impl DiskStorage {
@@ -23,11 +35,26 @@ impl DiskStorage {
     /// If it cannot be read or made, is of another format, or is open in another process.
     pub fn open(path: &Path) -> io::Result<DiskStorage> {
         let database = Database::create(path).map_err(failed)?;
-        let transaction = database.begin_write().map_err(failed)?;
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let storage = DiskStorage { database, file };
+        storage.reserve();
+        let transaction = storage.database.begin_write().map_err(failed)?;
         transaction.open_table(CELLS).map_err(failed)?;
         transaction.open_table(LOG).map_err(failed)?;
+        storage.commit(transaction)?;
+        Ok(storage)
+    }
+
+    fn commit(&self, transaction: WriteTransaction) -> io::Result<()> {
         transaction.commit().map_err(failed)?;
-        Ok(DiskStorage { database })
+        self.reserve();
+        Ok(())
+    }
+
+    /// Reserves the room again, which a file gives back when it gets shorter. Some file systems reserve none, and a disk may have
+    /// none: then a write may fail later, which ends the node.
+    fn reserve(&self) {
+        let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES);
     }
 
     fn remove(&self, range: impl RangeBounds<u64>) -> io::Result<()> {
@@ -36,7 +63,7 @@ impl DiskStorage {
             let mut log = transaction.open_table(LOG).map_err(failed)?;
             log.retain_in(range, |_, _| false).map_err(failed)?;
         }
-        transaction.commit().map_err(failed)
+        self.commit(transaction)
     }
 }
 
@@ -75,7 +102,7 @@ impl RaftStorage for DiskStorage {
             let mut cells = transaction.open_table(CELLS).map_err(failed)?;
             cells.insert(number(cell), value).map_err(failed)?;
         }
-        transaction.commit().map_err(failed)
+        self.commit(transaction)
     }
 
     fn last(&self) -> io::Result<Option<Bytes>> {
@@ -110,7 +137,7 @@ impl RaftStorage for DiskStorage {
                 log.insert(index, &entry[..]).map_err(failed)?;
             }
         }
-        transaction.commit().map_err(failed)
+        self.commit(transaction)
     }
 
     fn truncate(&self, from: u64) -> io::Result<()> {
@@ -119,5 +146,26 @@ impl RaftStorage for DiskStorage {
 
     fn purge(&self, end: u64) -> io::Result<()> {
         self.remove(..end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    /// Where the file system can reserve room, which the usual ones of Linux can.
+    #[test]
+    fn the_file_has_more_room_than_it_uses() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("log");
+        let storage = DiskStorage::open(&path).expect("a file");
+        let room = || std::fs::metadata(&path).expect("a file").blocks() * 512;
+        let value = vec![7; 1 << 20];
+        for index in 0..8 {
+            storage.append(index, &[Bytes::from(value.clone())]).expect("written");
+            storage.purge(index).expect("removed");
+            assert!(room() >= RESERVED_BYTES, "{} bytes after {index}", room());
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::folder::ManagerFolder;
 use super::inbox::{ManagerInbox, ManagerPlan};
 use super::input::InputReceiver;
+use crate::end_reason::EndReason;
 use crate::worker_command::WorkerCommand;
 use std::io;
 use std::thread;
@@ -12,6 +13,7 @@ pub(crate) fn start(
     plan: ManagerPlan,
     inbox: InputReceiver,
     worker_hosts: shoal_net::Handle<WorkerCommand>,
+    end_reason: EndReason,
 ) -> io::Result<thread::JoinHandle<()>> {
     let name = format!("{}-manager", plan.node);
     let InputReceiver { mut input_queue, shared_status } = inbox;
@@ -30,6 +32,7 @@ pub(crate) fn start(
             let mut manager_inbox = ManagerInbox::new(plan, shared_status, worker_hosts);
             if let Err(error) = manager_inbox.work(storage, &mut input_queue).await {
                 tracing::error!(%node, %error, "the manager has stopped");
+                end_reason.set(format!("the manager of {node} has stopped: {error}"));
             }
             manager_inbox.close().await;
         });

@@ -2,7 +2,9 @@
 
 use crate::cluster::{Cluster, counted, until_so};
 use shoal_cluster::topology::Topology;
-use shoal_server::{DisksError, ExaminedLog, NodeExamination, Protocol};
+use shoal_server::{
+    DisksError, ExaminedLog, NodeConfig, NodeExamination, Protocol, Server, ServerPlantedBugs,
+};
 use shoal_types::{Durability, NodeId, ShardId};
 use std::fs;
 use std::path::Path;
@@ -152,6 +154,35 @@ async fn what_was_written_and_not_flushed_is_kept_where_nodes_had_stopped_in_ord
     assert_eq!([0, 1, 2].map(set_aside), [0, 0, 1]);
 }
 
+/// The logs that a node sets aside when its machine was started anew, and what it had not flushed is gone.
+async fn set_aside_after_reboot(planted: ServerPlantedBugs) -> usize {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 1, Durability::Async);
+    let (node, image) = (NodeId(2), place.path().join("image"));
+    let data = place.path().join(node.to_string());
+    assert_eq!(counted(&cluster, 1, node, S, 0).await, 1);
+    copy(&data.join("log"), &image);
+    assert_eq!(counted(&cluster, 2, node, S, 0).await, 2, "it acknowledges what the image lacks");
+    cluster.kill(node);
+    put_back(&image, &data.join("log"));
+    boot_anew(&data.join("log"));
+    cluster.configs[2].planted = planted;
+    cluster.restart(node);
+    assert_eq!(counted(&cluster, 3, node, S, 0).await, 3);
+    NodeExamination::of(&data).expect("it can be read").expect("a node's").set_aside.len()
+}
+
+#[tokio::test]
+async fn what_was_written_and_not_flushed_does_not_outlive_the_machine() {
+    assert_eq!(set_aside_after_reboot(ServerPlantedBugs::default()).await, 1);
+}
+
+#[tokio::test]
+async fn logs_that_are_believed_after_a_reboot_are_seen() {
+    let planted = ServerPlantedBugs { trust_other_boots: true };
+    assert_eq!(set_aside_after_reboot(planted).await, 0, "the bug is not seen");
+}
+
 /// Removes all that a worker of a node has written.
 fn empty(worker: &Path) {
     for entry in fs::read_dir(worker).expect("a folder") {
@@ -175,4 +206,92 @@ async fn a_node_with_an_empty_log_has_no_memory() {
         assert_eq!(counted(&cluster, round, node, S, 0).await, round as i64);
     }
     assert_eq!(set_aside().len(), 1, "of all logs one was empty, and then all of them");
+}
+
+/// Changes a bit in the middle of what was written to the log of a worker.
+fn damage(worker: &Path) {
+    let path = worker.join("log-000000");
+    let mut bytes = fs::read(&path).expect("a segment");
+    let last = bytes.iter().rposition(|byte| *byte != 0).expect("it is not empty");
+    let place =
+        bytes[last / 2..].iter().position(|byte| *byte != 0).expect("the last one is not 0");
+    bytes[last / 2 + place] ^= 1;
+    fs::write(&path, bytes).expect("written");
+}
+
+#[tokio::test]
+async fn a_node_with_a_damaged_log_takes_a_snapshot_and_goes_on() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 2, Durability::Fsync);
+    let node = NodeId(2);
+    let data = place.path().join(node.to_string());
+    let mut expected = 0;
+    for number in 1..=20 {
+        expected = counted(&cluster, number, node, S, 0).await;
+    }
+    cluster.kill(node);
+    damage(&data.join("log/worker-1"));
+    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let logs: Vec<bool> = found.logs.iter().map(|it| it.log.is_ok()).collect();
+    assert_eq!(logs, [true, false], "doctor says so");
+    cluster.restart(node);
+    assert_eq!(counted(&cluster, 21, node, S, 0).await, expected + 1);
+    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    assert_eq!(found.set_aside, ["log.damaged-1"]);
+    assert!(found.logs.iter().all(|it| it.log.is_ok()), "{found:?}");
+    // It has all: without one of the others it is needed.
+    cluster.kill(NodeId(0));
+    assert_eq!(counted(&cluster, 22, node, S, 0).await, expected + 2);
+}
+
+#[tokio::test]
+async fn the_folder_of_another_node_is_refused() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 1, Durability::Fsync);
+    assert_eq!(counted(&cluster, 1, NodeId(0), S, 0).await, 1);
+    cluster.kill(NodeId(1));
+    cluster.kill(NodeId(2));
+    let refusal = |config: &NodeConfig| {
+        let started = Server::start(config, Arc::default(), None);
+        started.err().expect("it is refused").to_string()
+    };
+    let mut config = cluster.configs[2].clone();
+    config.data.clone_from(&cluster.configs[1].data);
+    let what = refusal(&config);
+    assert!(what.contains("belongs to n1 with 1 workers, expected n2 with 1 workers"), "{what}");
+    let volume = place.path().join("n2/log/volume");
+    fs::write(&volume, "node two\n").expect("written");
+    let what = refusal(&cluster.configs[2]);
+    assert!(what.contains("volume: it is damaged: move the folder away"), "{what}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flush_that_fails_ends_the_process_and_the_next_one_goes_on() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 1, Durability::Fsync);
+    let node = NodeId(2);
+    let mut number = 0;
+    let mut count = async |cluster: &Cluster, via: NodeId| {
+        number += 1;
+        assert_eq!(counted(cluster, number, via, S, 0).await, number as i64);
+    };
+    count(&cluster, node).await;
+    cluster.kill(node);
+    cluster.configs[2].flushes_fail_after = Some(300);
+    cluster.restart(node);
+    let server = cluster.servers[2].take().expect("it runs");
+    let ended = std::thread::spawn(move || server.join());
+    while !ended.is_finished() {
+        count(&cluster, NodeId(0)).await;
+    }
+    let ended = ended.join().expect("it does not panic").expect_err("a flush has failed");
+    assert!(ended.to_string().contains("flushes fail, as was asked for"), "{ended}");
+    cluster.configs[2].flushes_fail_after = None;
+    cluster.restart(node);
+    count(&cluster, node).await;
+    let data = place.path().join(node.to_string());
+    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    assert!(found.set_aside.is_empty(), "its log has all that it had acknowledged");
+    cluster.kill(NodeId(1));
+    count(&cluster, node).await;
 }

@@ -1,13 +1,52 @@
 //! A shard loses its majority for good, and an operator accepts that.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, counted};
+use shoal_cluster::topology::Topology;
 use shoal_server::{FromOperator, NodeStatus, OperatorRefusal, Protocol, ToOperator};
-use shoal_types::{Aborted, Error, NodeId, ShardId, Unknown};
+use shoal_types::{Aborted, Durability, Error, NodeId, ShardId, Unknown};
+use std::sync::Arc;
 
 const S: ShardId = ShardId(0);
 
 fn is_definite(told: &ToOperator) -> bool {
     !matches!(told, ToOperator::NotLeading { .. } | ToOperator::UnderWay(_))
+}
+
+/// A majority whose loss was accepted comes back with its disks, and what these have counts for nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_majority_that_returns_with_its_disks_does_not_vote() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = Cluster::start_with(2, 1, Protocol::Mako, |config| {
+        config.managers = [3, 4, 5].map(NodeId).to_vec();
+        let folder = place.path().join(config.node.to_string());
+        std::fs::create_dir_all(&folder).expect("a folder");
+        config.data = Some(folder);
+        let topology = Topology::clone(&config.topology);
+        config.topology = Arc::new(topology.with_durability(Durability::Fsync));
+    });
+    assert_eq!(counted(&cluster, 1, NodeId(0), S, 7).await, 1);
+    let lost = [NodeId(1), NodeId(2)];
+    lost.iter().for_each(|node| cluster.kill(*node));
+    let is_out = |status: &NodeStatus| status.shards[0].outage.is_some();
+    cluster.until("the loss is seen", NodeId(4), is_out).await;
+    let accept = FromOperator::AcceptLoss { shard: S, number: 7, at_s: 5 };
+    cluster.decide(accept, |told| matches!(told, ToOperator::Lost(_))).await;
+    let is_over = |status: &NodeStatus| {
+        let loss = status.shards[0].loss.as_ref();
+        loss.is_some_and(|loss| loss.is_over) && status.shards[0].outage.is_none()
+    };
+    cluster.until("the loss is over", NodeId(4), is_over).await;
+    assert_eq!(counted(&cluster, 2, NodeId(4), S, 7).await, 2);
+    lost.iter().for_each(|node| cluster.restart(*node));
+    for node in lost {
+        cluster.until("it takes part", node, |status| status.shards[0].voters == [0]).await;
+    }
+    // They are a majority of the former voters, and the survivor is alone.
+    assert_eq!(counted(&cluster, 3, NodeId(1), S, 7).await, 3, "what was acknowledged since stays");
+    cluster.kill(NodeId(0));
+    cluster.until("they do not go on without it", NodeId(4), is_out).await;
+    cluster.restart(NodeId(0));
+    assert_eq!(counted(&cluster, 4, NodeId(2), S, 7).await, 4);
 }
 
 /// Two shards on the nodes 0 to 2 and 3 to 5; the managers are with the second one.

@@ -482,7 +482,8 @@ impl Common {
                 Ok(if self.call { db.with_procedures(procedures::known()) } else { db })
             })
         })?;
-        self.report(&measured)
+        let durability = self.disk.as_ref().map_or(Durability::Memory, |_| Durability::Fsync);
+        self.report(&trial::with_durability(measured, &durability.to_string()))
     }
 
     /// A database of this process, for the run of this number.

@@ -375,11 +375,19 @@ impl LocalCommand {
             };
             let node = &mut cluster.nodes[at];
             let name = node.name.clone();
-            let wrong =
-                |error| CommandError::Database(format!("{name} does not start again: {error}"));
-            node.process = processes.start(folder, namespaces, at, node).map_err(wrong)?;
-            folder.write(cluster).map_err(wrong)?;
+            match processes.start(folder, namespaces, at, node) {
+                Ok(process) => node.process = process,
+                Err(error) => {
+                    processes.postpone(at);
+                    print(&format!("{name} does not start again, and is tried later: {error}\n"))?;
+                    continue;
+                }
+            }
             print(&format!("{name} is started again\n"))?;
+            // The others run on, also on a disk that is full.
+            if let Err(error) = folder.write(cluster) {
+                print(&format!("other commands do not find {name}: {error}\n"))?;
+            }
         }
         Ok(())
     }

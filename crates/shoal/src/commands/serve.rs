@@ -41,7 +41,7 @@ topology.toml, the same on every node (docs/topology.md has all keys):
   shard = [{ leader = \"n0\", voters = [\"n0\", \"n1\", \"n2\"] }]
   table = [{ name = \"accounts\", partitioning = \"hash\" }]
 
-Exit codes: 0 ended as asked, 1 ended since something is broken, 2 the configuration is wrong";
+Exit codes: 0 ended as asked, 1 ended since something is broken: start it again, 2 the configuration is wrong";
 
 /// Run one node of a cluster
 ///
@@ -66,8 +66,11 @@ impl Serve {
         tracing_subscriber::registry().with(logs).with(filter).init();
         let config = NodeConfig::read(&self.config)
             .map_err(|error| CommandError::Usage(error.to_string()))?;
-        let server = Server::start(&config, Arc::new(procedures::known()), None)
-            .map_err(|error| CommandError::Usage(error.to_string()))?;
+        let started = Server::start(&config, Arc::new(procedures::known()), None);
+        let server = started.map_err(|error| match error.may_pass() {
+            true => CommandError::Database(error.to_string()),
+            false => CommandError::Usage(error.to_string()),
+        })?;
         for warning in config.warnings() {
             tracing::warn!(node = %config.node, "{warning}");
         }

@@ -86,6 +86,11 @@ impl NodeProcesses {
         changes
     }
 
+    /// A node could not be started: it is due again later.
+    pub fn postpone(&self, at: usize) {
+        self.lock()[at].died = Some(now());
+    }
+
     /// Has all of them end. One that hangs is killed.
     pub async fn end(&self) {
         for process in self.lock().iter_mut() {

@@ -3,6 +3,11 @@
 use crate::HOLDS;
 use crate::local::{Local, run_line_in, until};
 use rustix::process::Signal;
+use shoal::{ClusterOptions, Db};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// One shard of three replicas, whose processes lose what they have not flushed when they are killed.
 const SHAPE: [&str; 7] =
@@ -34,6 +39,84 @@ fn all_processes_are_killed_at_once_and_nothing_is_lost() {
     local.start_again(&SHAPE);
     assert!(local.run_well(&["get", "kv", "alice"]).contains("i64(7)"));
     local.end();
+}
+
+/// Where the disk of the cluster in the inner process of the next test is.
+const SMALL_DISK: &str = "SHOAL_TEST_SMALL_DISK";
+
+/// The reserve that nodes write to, and the managers' logs, which have room of their own, are enough for reads to go on, for nodes to
+/// die and for tables to be made. The disk is in memory, mounted for a process of its own.
+#[test]
+fn nodes_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room() {
+    let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
+        return on_a_small_disk(
+            "durable::nodes_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room",
+        );
+    };
+    let mut local =
+        Local::start(&["--shards", "1", "--durability", "fsync", "--restart-after", "500ms"]);
+    local.run_well(&["put", "kv", "alice", "i64(7)"]);
+    let ballast = fill(&disk);
+    let addresses: Vec<String> = local.addresses().collect();
+    let db = Db::connect_blocking(&addresses, ClusterOptions::default()).expect("connected");
+    let kv = db.table("kv").expect("there is one");
+    let mut rows = 0_u32;
+    let refused = loop {
+        let put = db.transact_blocking(|tx| {
+            (0..16_u32).try_for_each(|at| tx.put(kv, &(rows + at).to_be_bytes(), &[7; 16 << 10]))
+        });
+        match put {
+            Ok(()) => rows += 16,
+            Err(error) => break error.to_string(),
+        }
+        assert!(rows < 100_000, "it has room for ever");
+    };
+    assert!(refused.contains("the disk has no room for the next segment of the log"), "{refused}");
+    let reads = || local.run_well(&["get", "kv", "alice"]).contains("i64(7)");
+    assert!(reads());
+    local.run_well(&["tables", "create", "others"]);
+    local.kill(1);
+    until("the others go on without it", || reads() && !local.is_whole());
+    std::fs::remove_file(ballast).expect("removed");
+    until("it is back, and writes are taken", || {
+        local.is_whole() && local.run(&["put", "kv", "bob", "i64(8)"]).0 == Some(0)
+    });
+    let last = (rows - 1).to_be_bytes();
+    let last = db.transact_blocking(|tx| Ok(tx.get(kv, &last)?.map(<[u8]>::len)));
+    assert_eq!(last.expect("read"), Some(16 << 10));
+    assert!(reads());
+    local.end();
+}
+
+/// Runs a test of this program in a process that has a disk of its own, with room for a few segments of three nodes.
+fn on_a_small_disk(test: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mount = "mount -t tmpfs -o size=640m shoal \"$0\" && exec \"$@\"";
+    let mut trial = Command::new("unshare");
+    let tried =
+        trial.args(["--mount", "mount", "-t", "tmpfs", "shoal"]).arg(folder.path()).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        println!("skipped: mounts are not possible here");
+        return;
+    }
+    let program = std::env::current_exe().expect("this program");
+    let status = Command::new("unshare")
+        .args(["--mount", "sh", "-c", mount])
+        .arg(folder.path())
+        .arg(program)
+        .args(["--exact", test, "--nocapture"])
+        .env(SMALL_DISK, folder.path())
+        .env("TMPDIR", folder.path())
+        .status();
+    assert!(status.expect("started").success(), "the inner process says why");
+}
+
+/// Takes all room of a disk that is left, and returns the file that has it.
+fn fill(disk: &Path) -> PathBuf {
+    let path = disk.join("ballast");
+    let mut file = File::create(&path).expect("a file");
+    while file.write_all(&[1; 64 << 10]).is_ok() {}
+    path
 }
 
 #[test]

@@ -7,8 +7,9 @@ mod tiga;
 mod two_phase_commit;
 mod zeus;
 
-use crate::coverage::BEYOND_SEEDS;
+use crate::coverage::{BEYOND_SEEDS, ON_DISKS};
 use crate::run::{RunOptions, RunReport, run};
+use crate::seed_ranges::DISK_SEEDS;
 use crate::subject::{AnyPlantedBug, Subject};
 use shoal_registry::Protocol;
 
@@ -27,7 +28,7 @@ pub struct SimulatedEngine {
     /// Coverage points that its seeds are not required to reach: [`Subject::NOT_REACHED`].
     pub not_reached: &'static [&'static [&'static str]],
     /// Counters of rare paths of its own: [`Subject::PATHS`].
-    pub paths: &'static [&'static str],
+    paths: &'static [&'static str],
 }
 
 impl SimulatedEngine {
@@ -43,10 +44,22 @@ impl SimulatedEngine {
         }
     }
 
-    /// Whether its seeds are required to reach a coverage point of the simulator.
-    pub fn is_to_reach(&self, point: &str) -> bool {
-        !self.not_reached.iter().any(|points| points.contains(&point))
+    /// Whether its seeds from this one on are required to reach a coverage point of the simulator.
+    pub fn is_to_reach(&self, point: &str, first: u64) -> bool {
+        let on_disks = ON_DISKS.iter().find(|(other, _)| *other == point);
+        let is_possible = match (on_disks, DISK_SEEDS.contains(&first)) {
+            (Some((_, from)), true) => first >= *from,
+            (None, false) => true,
+            (Some(_), false) | (None, true) => false,
+        };
+        is_possible
+            && !self.not_reached.iter().any(|points| points.contains(&point))
             && !BEYOND_SEEDS.contains(&point)
+    }
+
+    /// The counters of rare paths of its own that its seeds from this one on are required to reach: [`Subject::PATHS`].
+    pub fn paths(&self, first: u64) -> &'static [&'static str] {
+        if DISK_SEEDS.contains(&first) { &[] } else { self.paths }
     }
 
     /// All engines, in the order of the registry.

@@ -12,7 +12,7 @@ use crate::observed::Simulated;
 use crate::recovery::ShardRecoveryStage;
 use crate::transaction_clocks::TransactionClocks;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Configuration, Incarnation, ManagerClient};
+use shoal_cluster::manager::{Configuration, Incarnation, ManagerClient, ProcessInstance};
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, Random, ShardId, Time, WorkerId};
 use std::time::Duration;
@@ -388,11 +388,35 @@ impl<E: Simulated> Simulation<E> {
     /// A disk of the node has failed, and its process ends: what it has not flushed may be lost, though the power was there.
     pub(super) fn end_for_disk(&mut self, node: NodeId) {
         self.work.failed_disks += 1;
-        let after = self.fault_schedule.map_or(1, |it| it.longest_ns.max(1));
-        let until = Time(self.now.0 + 1 + self.random.below(after));
+        let until = self.soon();
         self.end_instance(node, until, false);
+        self.restart_at(node, until);
+    }
+
+    /// A time at which a process begins, after one that its disks have ended.
+    fn soon(&mut self) -> Time {
+        let after = self.fault_schedule.map_or(1, |it| it.longest_ns.max(1));
+        Time(self.now.0 + 1 + self.random.below(after))
+    }
+
+    fn restart_at(&mut self, node: NodeId, at: Time) {
         let instance = self.cluster.instances[node.0 as usize];
-        self.queue.push(until, SimulationEvent::Restart { node, instance, lost: false });
+        self.queue.push(at, SimulationEvent::Restart { node, instance, lost: false });
+    }
+
+    /// In some restarts, has a read of a disk of the node fail. Returns whether the process does not begin.
+    fn is_unreadable(&mut self, node: NodeId) -> bool {
+        let percent = self.fault_schedule.map_or(0, |it| it.disks.unreadable_percent);
+        if percent == 0 || self.random.below(100) >= u64::from(percent) {
+            return false;
+        }
+        let process = ProcessInstance(self.random.next_u64());
+        let workers = self.cluster.workers_of(node);
+        let mut disks =
+            self.cluster.simulated_workers[workers].iter_mut().filter_map(|it| it.disk.as_mut());
+        let is_unreadable = disks.any(|disk| disk.fails_to_begin(process));
+        self.work.unreadable_disks += u64::from(is_unreadable);
+        is_unreadable
     }
 
     /// Changes bits of a node's disks in some restarts. Returns whether one of them is of no use any more.
@@ -495,6 +519,14 @@ impl<E: Simulated> Simulation<E> {
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
         if self.cluster.is_up(node) || self.gone.contains(&node) || !self.cluster.is_member(node) {
             return;
+        }
+        let is_kept = !wants_lost && self.forgetful.get(&node) != Some(&false);
+        if is_kept && self.is_unreadable(node) {
+            self.note(|now, trace| {
+                trace.note(now, format_args!("{node} does not start: a disk cannot be read"));
+            });
+            let at = self.soon();
+            return self.restart_at(node, at);
         }
         if self.node_changes.every_ns > 0 && self.random.chance(1, 2) {
             let file = self.file();

@@ -18,8 +18,14 @@ impl<E: Simulated> Simulation<E> {
         let worker = &mut self.cluster.simulated_workers[simulated_worker];
         let mut events = std::mem::take(&mut worker.begins_with);
         self.work.restarts_from_checkpoints += u64::from(!events.is_empty());
-        let void = worker.disk.as_mut().map_or(0, |disk| std::mem::take(&mut disk.void_streams));
-        self.work.void_streams += void as u64;
+        if let Some(disk) = &mut worker.disk {
+            let counts = disk.take_counts();
+            self.work.void_streams += counts.void_streams;
+            self.work.torn_ends += counts.torn_ends;
+            self.work.older_checkpoints += counts.older_checkpoints;
+            self.work.ended_in_blocks += counts.ended_in_blocks;
+            self.work.ended_in_finish += counts.ended_in_finish;
+        }
         events.push(WorkerEvent::Start);
         events.into_iter().try_for_each(|event| self.reach(simulated_worker, event))
     }

@@ -5,5 +5,4 @@ mod crashes;
 mod damage;
 mod faults;
 mod format;
-mod fuzz;
 mod testbed;

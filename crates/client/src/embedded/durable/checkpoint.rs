@@ -3,11 +3,11 @@
 use super::durability::Durability;
 use super::records::{self, CheckpointBegin, WriteRef};
 use super::restore::KeptCheckpoint;
-use super::shared::{LogPlace, Shared, lock};
+use super::shared::{LogPlace, Shared, Told, lock};
 use shoal_store::{Change, CopyPart, Session, Store, WalkPlace};
 use shoal_wal::{
-    CheckpointHead, CheckpointRule, CheckpointWriter, Folder, FolderError, LogIdentity,
-    checkpoint_name, checkpoints,
+    CheckpointHead, CheckpointRule, CheckpointWriter, Folder, FolderError, LogEvent, LogIdentity,
+    checkpoint_name, checkpoints, remove_unfinished,
 };
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -93,7 +93,8 @@ impl Checkpointer {
     }
 
     /// Takes a checkpoint that has begun. Returns the first segment that is still needed, and the bytes of the file; `None` where
-    /// it failed, or was given up: the next one is tried when the log has grown again.
+    /// it was given up, or there was no room for it: the next one is tried when the log has grown again. If the folder fails in
+    /// another way, the log is to end.
     pub(super) fn run(
         &self,
         begun: &(LogPlace, CheckpointBegin),
@@ -101,18 +102,41 @@ impl Checkpointer {
         store: &Arc<Store>,
         folder: &mut (impl Folder + ?Sized),
     ) -> Option<(u64, u64)> {
+        let mut done = self.try_run(begun, shared, store, folder);
+        let is_given_up = match &done {
+            Ok(written) => written.is_none(),
+            Err(error) => error.is_full,
+        };
+        if is_given_up {
+            // What there is of it takes the room that others need.
+            done = remove_unfinished(folder).map(|()| None);
+        }
+        done.unwrap_or_else(|error| {
+            shared.tell(Told::Segment(LogEvent::Failed(error)));
+            None
+        })
+    }
+
+    fn try_run(
+        &self,
+        begun: &(LogPlace, CheckpointBegin),
+        shared: &Arc<Shared>,
+        store: &Arc<Store>,
+        folder: &mut (impl Folder + ?Sized),
+    ) -> Result<Option<(u64, u64)>, FolderError> {
         let mut checkpoints = lock(&self.checkpoints);
         checkpoints.last_number += 1;
         let number = checkpoints.last_number;
-        let (first, bytes) = self.write(number, begun, shared, store, folder).ok()??;
+        let written = self.write(number, begun, shared, store, folder)?;
+        let Some((first, bytes)) = written else { return Ok(None) };
         checkpoints.kept.insert(0, KeptCheckpoint { number, first });
         checkpoints.kept.truncate(KEPT);
         // Before the segments that it needs.
-        remove_others(folder, &checkpoints.kept).ok()?;
+        remove_others(folder, &checkpoints.kept)?;
         shared.checkpoints.fetch_add(1, Ordering::AcqRel);
         let is_redundant = checkpoints.kept.len() == KEPT;
         let oldest = checkpoints.kept.last().filter(|_| is_redundant);
-        Some((oldest.map_or(1, |oldest| oldest.first), bytes))
+        Ok(Some((oldest.map_or(1, |oldest| oldest.first), bytes)))
     }
 
     /// Writes the file. Returns the first segment that it needs, and its bytes; `None` where it was given up.

@@ -8,6 +8,7 @@ use super::open_error::OpenError;
 use super::records;
 use super::restore::{Restored, restore};
 use super::shared::{Shared, Told, lock};
+use crate::embedded::planted::EmbeddedPlantedBugs;
 use shoal_store::{Session, Store, Transaction};
 use shoal_types::limits::TABLE_IDS_MAX;
 use shoal_types::{Clock, Epoch, NodeId, Rejected, Result, StampRef, TableId, Unknown};
@@ -23,13 +24,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 
-/// What a log takes of the disk.
+/// What a log takes of the disk, and the bugs planted in its replies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LogOptions {
     /// Of the files that the log consists of.
     pub(crate) segment_bytes: u64,
     /// The least growth of the log between two checkpoints, in bytes.
     pub(crate) checkpoint_bytes: u64,
+    pub(crate) planted: EmbeddedPlantedBugs,
 }
 
 /// The log of a database. Dropping it closes it.
@@ -40,6 +42,7 @@ pub(crate) struct DurableLog {
     /// Held while tables come and go.
     tables: Arc<Mutex<()>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    planted: EmbeddedPlantedBugs,
 }
 
 impl DurableLog {
@@ -78,12 +81,13 @@ impl DurableLog {
         let thread = thread::Builder::new().name("shoal-log".into()).spawn(move || log.run());
         let thread = thread.map_err(|error| OpenError::Thread { reason: error.to_string() })?;
         let (path, thread) = (path.to_owned(), Mutex::new(Some(thread)));
-        Ok((store, DurableLog { shared, path, checkpoints, tables, thread }))
+        let planted = options.planted;
+        Ok((store, DurableLog { shared, path, checkpoints, tables, thread, planted }))
     }
 
     /// What transactions need of the log.
     pub(crate) fn transactions(&self) -> LoggedTransactions {
-        LoggedTransactions(Arc::clone(&self.shared))
+        LoggedTransactions { shared: Arc::clone(&self.shared), planted: self.planted }
     }
 
     /// The table of this name; creates it, durably, if there is none.
@@ -150,7 +154,10 @@ impl DurableLog {
 }
 
 /// Commits transactions to a log.
-pub(crate) struct LoggedTransactions(pub(super) Arc<Shared>);
+pub(crate) struct LoggedTransactions {
+    pub(super) shared: Arc<Shared>,
+    planted: EmbeddedPlantedBugs,
+}
 
 impl LoggedTransactions {
     /// Commits a transaction, and returns what its caller has to wait for. An error means that nothing happened.
@@ -161,7 +168,7 @@ impl LoggedTransactions {
         if transaction.is_read_only() {
             return self.confirm_reads(&transaction);
         }
-        let shared = &self.0;
+        let LoggedTransactions { shared, planted } = self;
         shared.check(true)?;
         let mut locked = transaction.lock()?;
         let mut record = records::encode_transaction(&locked);
@@ -170,9 +177,14 @@ impl LoggedTransactions {
         locked.validate()?;
         records::set_clock(&mut record, clock);
         let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
-        let removable = |tombstone: StampRef<'_>| tombstone.clock <= shared.durable.get();
+        let removable = |tombstone: StampRef<'_>| {
+            planted.forget_tombstones || tombstone.clock <= shared.durable.get()
+        };
         locked.install_committed_until(usize::MAX, stamp, removable);
         drawn.installed(record);
+        if planted.reply_before_flush {
+            return Ok(Durability::reached());
+        }
         Ok(Durability::of(Arc::clone(shared), clock))
     }
 
@@ -181,11 +193,14 @@ impl LoggedTransactions {
         &self,
         transaction: &Transaction<S>,
     ) -> Result<Durability> {
-        self.0.check(false)?;
+        self.shared.check(false)?;
         transaction.validate()?;
+        if self.planted.reply_before_reads {
+            return Ok(Durability::reached());
+        }
         let mut newest = Clock::ZERO;
         transaction.versions_read(0, usize::MAX, |read| newest = newest.max(read.stamp.clock));
-        Ok(Durability::of(Arc::clone(&self.0), newest))
+        Ok(Durability::of(Arc::clone(&self.shared), newest))
     }
 }
 

@@ -141,6 +141,7 @@ impl<F: ThreadFolder> LogThread<F> {
         self.shared.is_cancelled.store(true, Ordering::Release);
         // Before others are waited for: they may wait for what is not durable.
         drop(ending);
+        self.answers.clear();
         // The folder's lock is free when all its users have ended.
         for user in [self.checkpoint.take(), self.maker.take()].into_iter().flatten() {
             let _ = user.join();
@@ -264,7 +265,7 @@ impl<F: ThreadFolder> LogThread<F> {
             self.change(|writer, effects| writer.seal(effects));
         }
         // Without room, what does not fit is lost: its callers receive an error.
-        let is_stuck = is_complete && self.writer.is_full() && self.effects.is_empty();
+        let is_stuck = self.is_sealed && self.writer.is_full() && self.effects.is_empty();
         self.writer.is_closed() || is_stuck
     }
 

@@ -54,7 +54,7 @@ pub(super) fn restore(
             Ok(restoring) => {
                 let bytes = folder.length(&checkpoint_name(number))?;
                 let mut restored = restoring.log(folder)?;
-                restored.keep_older(folder, &numbers[place + 1..]);
+                restored.keep_older(folder, &numbers[place + 1..])?;
                 return Ok(Restored { last_number, checkpoint_bytes: bytes, ..restored });
             }
             Err(OpenError::Log(error @ LogError::Damaged { .. })) => {
@@ -73,13 +73,22 @@ pub(super) fn restore(
 
 impl Restored {
     /// Keeps the checkpoint before the one that was used, for the case that this one is damaged later; and what it needs of the
-    /// log.
-    fn keep_older(&mut self, folder: &mut (impl Folder + ?Sized), older: &[u64]) {
+    /// log. Without one, the log stands for it.
+    fn keep_older(
+        &mut self,
+        folder: &mut (impl Folder + ?Sized),
+        older: &[u64],
+    ) -> Result<(), OpenError> {
         let head = older.first().map(|number| checkpoint_head(folder, *number, self.identity));
-        if let Some(Ok(CheckpointHead { number, first, .. })) = head {
-            self.recovered.keep_from(first);
-            self.kept.push(KeptCheckpoint { number, first });
+        match head {
+            Some(Ok(CheckpointHead { number, first, .. })) => {
+                self.recovered.keep_from(first);
+                self.kept.push(KeptCheckpoint { number, first });
+            }
+            Some(Err(error @ LogError::Folder(_))) => return Err(error.into()),
+            Some(Err(_)) | None => self.recovered.keep_from(1),
         }
+        Ok(())
     }
 }
 
@@ -274,6 +283,10 @@ impl Restoring {
             records::TABLE_DROPPED => {
                 let (table, _) = fields.table().ok_or("a table without an id")?;
                 self.store.drop_table(table);
+                // An id that is too great for a table is neither open nor dropped.
+                if !self.store.is_dropped(table) {
+                    return Err("it drops a table that cannot be there".into());
+                }
                 self.free(table);
                 self.missing.retain(|(missing, _)| *missing != table);
                 Ok(())

@@ -1,11 +1,15 @@
 //! A database on a virtual disk: random transactions, checkpoints and losses of power, against the states that once were.
 
+mod replies;
+
 use super::checkpoint::{Checkpointer, Checkpoints};
 use super::log::{DurableLog, LogOptions};
 use super::log_thread::ThreadFolder;
 use super::records::{self, CheckpointBegin};
 use super::restore::{Restored, restore, store_to_look_at};
 use super::shared::{LogPlace, Shared, lock};
+use crate::embedded::planted::EmbeddedPlantedBugs;
+use replies::FlushGate;
 use shoal_store::{CopyPart, Session, Store, WalkPlace};
 use shoal_types::{
     Clock, Epoch, Error, NodeId, Random, Rejected, ShardId, StampRef, TableId, Unknown,
@@ -17,7 +21,7 @@ use shoal_wal::{
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 const IDENTITY: LogIdentity = LogIdentity { cluster: None, node: NodeId(0), volume: 9 };
@@ -270,37 +274,47 @@ fn a_checkpoint_that_is_cut_short_changes_nothing() {
     }
 }
 
-/// A virtual disk that threads share.
+/// A virtual disk that threads share, whose flushes can be held back.
 #[derive(Clone, Default)]
-struct SharedDisk(Arc<Mutex<VirtualDisk>>);
+struct SharedDisk {
+    state: Arc<Mutex<VirtualDisk>>,
+    flushes: Arc<FlushGate>,
+}
+
+impl SharedDisk {
+    fn state(&self) -> MutexGuard<'_, VirtualDisk> {
+        lock(&self.state)
+    }
+}
 
 impl Folder for SharedDisk {
     fn names(&mut self) -> Result<Vec<String>, FolderError> {
-        lock(&self.0).names()
+        self.state().names()
     }
     fn length(&mut self, name: &str) -> Result<u64, FolderError> {
-        lock(&self.0).length(name)
+        self.state().length(name)
     }
     fn read(&mut self, name: &str, offset: u64, into: &mut [u8]) -> Result<usize, FolderError> {
-        lock(&self.0).read(name, offset, into)
+        self.state().read(name, offset, into)
     }
     fn create(&mut self, name: &str) -> Result<(), FolderError> {
-        lock(&self.0).create(name)
+        self.state().create(name)
     }
     fn write(&mut self, name: &str, offset: u64, bytes: &[u8]) -> Result<(), FolderError> {
-        lock(&self.0).write(name, offset, bytes)
+        self.state().write(name, offset, bytes)
     }
     fn flush(&mut self, name: &str) -> Result<(), FolderError> {
-        lock(&self.0).flush(name)
+        self.flushes.pass();
+        self.state().flush(name)
     }
     fn rename(&mut self, from: &str, to: &str) -> Result<(), FolderError> {
-        lock(&self.0).rename(from, to)
+        self.state().rename(from, to)
     }
     fn remove(&mut self, name: &str) -> Result<(), FolderError> {
-        lock(&self.0).remove(name)
+        self.state().remove(name)
     }
     fn flush_folder(&mut self) -> Result<(), FolderError> {
-        lock(&self.0).flush_folder()
+        self.state().flush_folder()
     }
 }
 
@@ -321,7 +335,11 @@ struct Opened {
 
 impl Opened {
     fn on(disk: SharedDisk) -> Opened {
-        let options = LogOptions { segment_bytes: 4096, checkpoint_bytes: 8192 };
+        Opened::with_planted(disk, EmbeddedPlantedBugs::default())
+    }
+
+    fn with_planted(disk: SharedDisk, planted: EmbeddedPlantedBugs) -> Opened {
+        let options = LogOptions { segment_bytes: 4096, checkpoint_bytes: 8192, planted };
         let path = Path::new("virtual");
         let opened = DurableLog::begin(disk.clone(), path, options, store_to_look_at, || 1);
         let (store, log) = opened.expect("the disk is whole");
@@ -345,7 +363,7 @@ impl Opened {
         loop {
             match Pin::new(&mut durability).poll(&mut context) {
                 Poll::Ready(result) => return result,
-                Poll::Pending => transactions.0.check(true)?,
+                Poll::Pending => transactions.shared.check(true)?,
             }
             std::thread::yield_now();
         }
@@ -371,15 +389,15 @@ fn a_disk_that_fails_ends_all_waits_and_no_transaction_is_taken_after_it() {
             opened.put(&[key]).unwrap();
         }
         // Perhaps while a checkpoint is taken.
-        lock(&opened.disk.0).faults = faults;
+        opened.disk.state().faults = faults;
         assert_eq!(opened.put(b"lost"), Err(Unknown::LogFailed.into()));
         let after = opened.put(b"after").unwrap_err();
         assert!(matches!(after, Error::Rejected(Rejected::NotOpen { .. })), "{after}");
         assert!(opened.log.table(&opened.store, "other").is_err());
         opened.log.close();
         let Opened { disk, .. } = opened;
-        lock(&disk.0).faults = DiskFaults::default();
-        lock(&disk.0).lose_power(|| false);
+        disk.state().faults = DiskFaults::default();
+        disk.state().lose_power(|| false);
         let mut again = Opened::on(disk);
         assert_eq!((again.read(&[0]), again.read(b"lost")), (Ok(true), Ok(false)));
     }
@@ -388,8 +406,8 @@ fn a_disk_that_fails_ends_all_waits_and_no_transaction_is_taken_after_it() {
 #[test]
 fn a_full_disk_refuses_writes_and_no_reads_until_there_is_room() {
     let mut opened = Opened::on(SharedDisk::default());
-    let used = lock(&opened.disk.0).bytes();
-    lock(&opened.disk.0).bytes_max = Some(used);
+    let used = opened.disk.state().bytes();
+    opened.disk.state().bytes_max = Some(used);
     let mut count = 0_u8;
     let refused = loop {
         match opened.put_unless_full(&[count]) {
@@ -401,13 +419,13 @@ fn a_full_disk_refuses_writes_and_no_reads_until_there_is_room() {
     // A checkpoint that is taken meanwhile needs room, too.
     assert!(count > 0, "it was full before anything was written");
     assert_eq!((opened.read(&[0]), opened.read(b"new")), (Ok(true), Ok(false)));
-    lock(&opened.disk.0).bytes_max = None;
+    opened.disk.state().bytes_max = None;
     while opened.put_unless_full(b"new").is_err() {
         std::thread::yield_now();
     }
     assert_eq!(opened.read(b"new"), Ok(true));
     opened.log.close();
     let Opened { disk, .. } = opened;
-    lock(&disk.0).lose_power(|| false);
+    disk.state().lose_power(|| false);
     assert_eq!(Opened::on(disk).read(b"new"), Ok(true));
 }

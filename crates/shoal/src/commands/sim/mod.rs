@@ -179,9 +179,9 @@ impl Seeds {
     }
 
     fn conclude(&self, first: u64, tally: &SearchTally) -> Result<CommandOutcome, CommandError> {
-        print(&summary::tables(self.common.engine(), tally))?;
+        print(&summary::tables(self.common.engine(), first, tally))?;
         print(&summary::verdict(self.common.engine().name, self.fault, first, tally))?;
-        let unreached = summary::unreached(self.common.engine(), tally);
+        let unreached = summary::unreached(self.common.engine(), first, tally);
         if self.reach && !unreached.is_empty() {
             print(&format!("never reached: {}\n", unreached.join(", ")))?;
             return Ok(CommandOutcome::Fails);

@@ -41,25 +41,29 @@ pub fn failure(again: &str, report: &RunReport) -> String {
 }
 
 /// The coverage points that no seed reached, though seeds should.
-pub fn unreached(engine: SimulatedEngine, tally: &SearchTally) -> Vec<String> {
-    points(engine, tally).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
+pub fn unreached(engine: SimulatedEngine, first: u64, tally: &SearchTally) -> Vec<String> {
+    points(engine, first, tally).filter(|(_, count)| *count == 0).map(|(name, _)| name).collect()
 }
 
-/// The coverage points that seeds of the engine should reach, its own last, and how often they did.
-fn points(engine: SimulatedEngine, tally: &SearchTally) -> impl Iterator<Item = (String, u64)> {
-    let shared = tally.coverage.all().filter(move |(name, _)| engine.is_to_reach(name));
-    let paths =
-        engine.paths.iter().map(|path| (path.replace('_', " "), tally.metrics.engines.get(path)));
+/// The coverage points that seeds of the engine should reach from `first` on, its own last, and how often they did.
+fn points(
+    engine: SimulatedEngine,
+    first: u64,
+    tally: &SearchTally,
+) -> impl Iterator<Item = (String, u64)> {
+    let shared = tally.coverage.all().filter(move |(name, _)| engine.is_to_reach(name, first));
+    let paths = engine.paths(first).iter();
+    let paths = paths.map(|path| (path.replace('_', " "), tally.metrics.engines.get(path)));
     shared.map(|(name, count)| (name.to_owned(), count)).chain(paths)
 }
 
 /// Everything that was counted.
-pub fn tables(engine: SimulatedEngine, tally: &SearchTally) -> String {
+pub fn tables(engine: SimulatedEngine, first: u64, tally: &SearchTally) -> String {
     if tally.seeds == 0 {
         return String::new();
     }
     let mut text = String::new();
-    for part in [outcomes(&tally.metrics), faults(&tally.metrics), coverage(engine, tally)] {
+    for part in [outcomes(&tally.metrics), faults(&tally.metrics), coverage(engine, first, tally)] {
         _ = writeln!(text, "\n{part}");
     }
     text + "\n" + &facts(tally)
@@ -104,8 +108,8 @@ fn faults(metrics: &Metrics) -> String {
 }
 
 /// Two columns of coverage points, for they are many.
-fn coverage(engine: SimulatedEngine, tally: &SearchTally) -> String {
-    let all: Vec<[String; 2]> = points(engine, tally)
+fn coverage(engine: SimulatedEngine, first: u64, tally: &SearchTally) -> String {
+    let all: Vec<[String; 2]> = points(engine, first, tally)
         .map(|(name, count)| {
             [name, if count == 0 { "never ◄".to_owned() } else { words::count(count) }]
         })

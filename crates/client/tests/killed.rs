@@ -1,15 +1,67 @@
 //! A process that writes is killed; what it had acknowledged, also to readers, is there when its folder is opened again.
+//!
+//! In a test binary of its own: a process that is being started has copies of all files that are open in this one, also of a
+//! folder's lock, which another test may just have given up.
 
-use crate::{rows, small};
-use shoal_client::{Db, Scan};
+use shoal_client::{Db, EmbeddedPlantedBugs, Options, Scan};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Informs this test binary that it is the process to be killed, and where it writes.
 const CHILD: &str = "SHOAL_DISK_CHILD";
+
+/// What the process loses, and which bug it has.
+const ENDS: &str = "SHOAL_DISK_ENDS";
+
+/// As if its machine lost power: without what is not flushed.
+const WITHOUT_POWER: &str = "without power";
+
+/// The same, with a planted bug.
+const WITH_EARLY_REPLIES: &str = "with early replies";
+
+/// One test starts processes at a time.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TESTS: Mutex<()> = Mutex::new(());
+    TESTS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Small segments, and a checkpoint after each of them.
+fn small() -> Options {
+    Options { log_segment_bytes: 32 << 10, checkpoint_log_bytes: 32 << 10, ..Options::default() }
+}
+
+/// The rows of a table.
+fn rows(db: &Db, table: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let table = db.table(table).unwrap();
+    let rows = db.transact_blocking(|tx| {
+        let rows = tx.scan(table, Scan::all())?;
+        Ok(rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect::<Vec<_>>())
+    });
+    rows.unwrap()
+}
+
+/// The options of the process to be killed.
+fn options() -> Options {
+    let ends = std::env::var(ENDS).unwrap_or_default();
+    let planted = EmbeddedPlantedBugs {
+        reply_before_reads: ends == WITH_EARLY_REPLIES,
+        ..EmbeddedPlantedBugs::default()
+    };
+    Options { loses_unflushed: !ends.is_empty(), planted, ..small() }
+}
+
+/// This test binary, to be run as `child` in a folder.
+fn command(child: &str, path: &Path, ends: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let arguments = ["--exact", child, "--nocapture", "--test-threads=1"];
+    command.args(arguments).env(CHILD, path).env(ENDS, ends);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+}
 
 const WRITERS: u8 = 3;
 const ROUNDS: usize = 6;
@@ -19,7 +71,7 @@ const ROUNDS: usize = 6;
 #[test]
 fn child() {
     let Ok(path) = std::env::var(CHILD) else { return };
-    let db = Db::open_with(path, small()).unwrap();
+    let db = Db::open_with(path, options()).unwrap();
     let (counters, steps) = (db.table("counters").unwrap(), db.table("steps").unwrap());
     thread::scope(|scope| {
         for writer in 0..WRITERS {
@@ -66,14 +118,8 @@ fn said(line: &str) -> Option<(bool, u8, i64)> {
 }
 
 /// Runs the child until its writers have said so much; returns the greatest count of each writer that was acknowledged.
-fn run_and_kill(path: &Path, after: usize) -> BTreeMap<u8, i64> {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "killed::child", "--nocapture", "--test-threads=1"])
-        .env(CHILD, path)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+fn run_and_kill(path: &Path, ends: &str, after: usize) -> BTreeMap<u8, i64> {
+    let mut child = command("child", path, ends).spawn().unwrap();
     let mut greatest = BTreeMap::<u8, i64>::new();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut acknowledged = 0;
@@ -92,10 +138,12 @@ fn run_and_kill(path: &Path, after: usize) -> BTreeMap<u8, i64> {
 
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
+    let _one = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let mut all_before = 0;
     for round in 0..ROUNDS {
-        let told = run_and_kill(folder.path(), 100 + 300 * round);
+        let ends = if round % 2 == 0 { "" } else { WITHOUT_POWER };
+        let told = run_and_kill(folder.path(), ends, 100 + 300 * round);
         let db = Db::open_with(folder.path(), small()).unwrap();
         let counters: BTreeMap<_, _> = rows(&db, "counters").into_iter().collect();
         let count = |key: &[u8]| {
@@ -117,4 +165,40 @@ fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
         all_before = all;
     }
     assert!(all_before > 1000, "only {all_before} transactions");
+}
+
+/// One thread puts a row, and another reads it. As soon as that has its reply, the process ends.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it ends without closing its database")]
+fn reading_child() {
+    let Ok(path) = std::env::var(CHILD) else { return };
+    let db = Db::open_with(path, options()).unwrap();
+    let counters = db.table("counters").unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| db.transact_blocking(|tx| tx.add(counters, &[0], 1)).unwrap());
+        while !db.transact_blocking(|tx| Ok(tx.get(counters, &[0])?.is_some())).unwrap() {}
+        say("read", 0, 1);
+        std::process::exit(0);
+    });
+}
+
+/// Whether the row that a process has read is there in the next one.
+fn outlives_its_reader(ends: &str) -> bool {
+    let folder = tempfile::tempdir().unwrap();
+    let output = command("reading_child", folder.path(), ends).output().unwrap();
+    assert!(output.stdout.ends_with(b"read 0 1\n"), "it ended before it had read the row");
+    let db = Db::open_with(folder.path(), small()).unwrap();
+    !rows(&db, "counters").is_empty()
+}
+
+#[test]
+fn what_was_read_is_durable() {
+    let _one = one_at_a_time();
+    assert!((0..10).all(|_| outlives_its_reader(WITHOUT_POWER)));
+}
+
+#[test]
+fn a_reply_before_what_was_read_is_durable_is_noticed() {
+    let _one = one_at_a_time();
+    assert!((0..50).any(|_| !outlives_its_reader(WITH_EARLY_REPLIES)));
 }
