@@ -19,7 +19,6 @@ use bytes::Bytes;
 use shoal_engine::engine::OF_NODE;
 use shoal_engine::{Engine, EngineEvent};
 use shoal_log::{LogLength, StreamStorage};
-use shoal_types::wire::encode;
 use shoal_types::{ShardId, Time};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -100,7 +99,7 @@ impl<E: Engine> Worker<E> {
         self.checkpoints.under_way = Some(CheckpointUnderWay { number, lengths, shards });
         self.checkpoints.is_next_due = true;
         effects.push(WorkerEffect::Checkpoint(CheckpointStep::Begin { number }));
-        blocks.iter().for_each(|block| push_block(block, effects));
+        blocks.into_iter().for_each(|block| push_block(block, effects));
     }
 
     /// The last block of a checkpoint is written.
@@ -125,7 +124,7 @@ impl<E: Engine> Worker<E> {
     ) {
         let under_way = self.checkpoints.under_way.as_ref();
         if under_way.is_some_and(|it| it.shards.front() == Some(&shard)) {
-            push_block(&CheckpointBlock::Part { shard, part }, effects);
+            push_block(CheckpointBlock::Part { shard, part }, effects);
         }
     }
 
@@ -141,7 +140,7 @@ impl<E: Engine> Worker<E> {
         let Some(under_way) = &mut self.checkpoints.under_way else { return };
         if under_way.shards.front() == Some(&shard) {
             under_way.shards.pop_front();
-            push_block(&CheckpointBlock::Snapshot { shard, length, state }, effects);
+            push_block(CheckpointBlock::Snapshot { shard, length, state }, effects);
             self.checkpoints.is_next_due = true;
         }
     }
@@ -165,6 +164,6 @@ impl<E: Engine> Worker<E> {
     }
 }
 
-fn push_block<M, O>(block: &CheckpointBlock, effects: &mut WorkerEffects<M, O>) {
-    effects.push(WorkerEffect::Checkpoint(CheckpointStep::Block(encode(block))));
+fn push_block<M, O>(block: CheckpointBlock, effects: &mut WorkerEffects<M, O>) {
+    effects.push(WorkerEffect::Checkpoint(CheckpointStep::Block(block)));
 }

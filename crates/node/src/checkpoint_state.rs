@@ -15,9 +15,9 @@ pub enum CheckpointStep {
         /// Its number among those of this process. Answers name it: one that was forgotten may have been durable by then.
         number: u64,
     },
-    /// Append this block, the bytes of a [`CheckpointBlock`], and report it with
-    /// [`WorkerEvent::CheckpointWritten`](crate::WorkerEvent::CheckpointWritten).
-    Block(Bytes),
+    /// Append this block, and report it with [`WorkerEvent::CheckpointWritten`](crate::WorkerEvent::CheckpointWritten). It is encoded
+    /// where it is written: the head of a stream may have many entries, and the worker has other work.
+    Block(CheckpointBlock),
     /// Make the checkpoint durable, behind all records that were asked for, and report that with
     /// [`WorkerEvent::Checkpointed`](crate::WorkerEvent::Checkpointed).
     End,

@@ -13,12 +13,12 @@
 //! Invariant: a segment is freed only when two checkpoints that do not need it are durable.
 
 use crate::WorkerEvent;
-use crate::checkpoint_state::CheckpointStep;
+use crate::checkpoint_state::{CheckpointBlock, CheckpointStep};
 use crate::recovery::{RecoveredWorker, WorkerRecovery, name_process};
 use crate::worker_files::{BLOCK, CheckpointParts, WorkerFiles, WorkerLogError, remove_damaged};
-use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_types::ShardId;
+use shoal_types::wire::encode;
 use shoal_wal::{
     CheckpointHead, CheckpointRule, CheckpointWriter, DiskPlantedBugs, Folder, FolderError,
     LogEffect, LogError, LogEvent, LogIdentity, LogWriter, Position, Record, Torn, WriterOptions,
@@ -65,7 +65,7 @@ pub enum CheckpointEffect {
     /// Begin a file.
     Begin(CheckpointHead),
     /// Append a block to it.
-    Block(Bytes),
+    Block(CheckpointBlock),
     /// Make it durable under its name, and remove all others but these.
     Finish {
         /// The numbers of the checkpoints that stay.
@@ -141,7 +141,7 @@ impl DiskWork {
             CheckpointEffect::Block(block) => {
                 // There is none where its beginning failed: the log ends for that.
                 if let Some(writer) = &mut self.checkpoint {
-                    writer.block(folder, BLOCK, &block)?;
+                    writer.block(folder, BLOCK, &encode(&block))?;
                 }
                 Ok(CheckpointProgress::Written)
             }

@@ -8,7 +8,6 @@ use crate::{
 use bytes::Bytes;
 use shoal_cluster::manager::ProcessInstance;
 use shoal_log::{LogLength, MemoryStorage, StreamRecord, StreamStorage};
-use shoal_types::wire::encode;
 use shoal_types::{Ballot, Epoch, NodeId, Random, ShardId};
 use shoal_wal::virtual_disk::VirtualDisk;
 use shoal_wal::{
@@ -112,7 +111,7 @@ impl Bed {
             CheckpointBlock::Part { shard, part: Bytes::from(vec![7; 3000]) },
             CheckpointBlock::Snapshot { shard, length, state },
         ] {
-            self.checkpoint(CheckpointStep::Block(encode(&block)));
+            self.checkpoint(CheckpointStep::Block(block));
         }
         self.checkpoint(CheckpointStep::End);
     }

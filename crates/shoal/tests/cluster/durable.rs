@@ -31,6 +31,20 @@ fn all_processes_are_killed_at_once_and_nothing_is_lost() {
     local.start_again(&[]);
     assert!(local.run_well(&["get", "kv", "alice"]).contains("i64(7)"));
     local.end();
+    let of_node = |command: &str| {
+        let line = format!("shoal {command} {}", local.file("s0v1"));
+        let (code, said, error) = local.run_line(&line);
+        assert_eq!(code, Some(0), "{said}{error}");
+        said
+    };
+    assert!(of_node("doctor").contains("The node may be started, and has its memory."));
+    assert!(of_node("log inspect").contains("s0  promised e"), "its stream");
+    let inspected: serde_json::Value =
+        serde_json::from_str(&of_node("log inspect --json")).expect("JSON");
+    let stream = &inspected["logs"][0]["streams"][0];
+    assert_eq!((&stream["shard"], &stream["void"]), (&0.into(), &false.into()), "{stream}");
+    assert_eq!(stream["promised"], stream["accepted"], "it follows one leader");
+    assert!(stream["decided"].as_u64() > Some(0), "{stream}");
     let folder = local.file("");
     let other = format!("shoal local --port 0 --durability fsync --shards 2 --folder {folder}");
     let (code, _, error) = local.run_line(&other);

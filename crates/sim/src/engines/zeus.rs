@@ -45,6 +45,7 @@ impl Subject for Zeus {
             "majority of a shard lost",
             "node gone for good",
             "one leader back, the next cut off",
+            "records void without a snapshot",
             "second failure: appointed",
             "second failure: preparing",
             "step interrupted",
