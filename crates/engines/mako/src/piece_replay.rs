@@ -40,22 +40,25 @@ pub(super) fn replays<'a>(
         });
         let mut unapplied =
             replay(replica, Some(floor), sessions, writes, faults, observations.as_mut());
-        let mut commit_base = |write: &ReplayedWrite<'_>| {
+        // A copy brings beside the rows what is undecided: the base of a delta, or that version itself, whole.
+        let mut commit_kept = |write: &ReplayedWrite<'_>| {
             let Change::Delta(delta) = write.change else { return false };
             let key = (write.table, Bytes::copy_from_slice(write.key));
             let mut kept = undecided.lock();
-            let was_kept = kept.has(key.0, &key.1, delta.base);
-            kept.commit(&key, delta.base, |stamp, base| {
-                replay_kept(replica, sessions, stamp, base, faults, observations)
-            });
+            let mut was_kept = false;
+            for version in [delta.base, order(write.stamp)] {
+                was_kept |= kept.has(key.0, &key.1, version);
+                kept.commit(&key, version, |stamp, kept| {
+                    replay_kept(replica, sessions, stamp, kept, faults, observations)
+                });
+            }
             was_kept
         };
         for (_, write) in &unapplied.waiting {
-            commit_base(write);
+            commit_kept(write);
         }
-        // A copy brings a base that is undecided beside the rows.
         for (place, write) in std::mem::take(&mut unapplied.replaced) {
-            if commit_base(&write) {
+            if commit_kept(&write) {
                 unapplied.wait(place, write);
             }
         }
@@ -234,12 +237,24 @@ mod tests {
         StreamEntry::decode(ShardId(0), entry).expect("well formed").pieces.pop().expect("one")
     }
 
-    /// Replays a delta twice, after a copy that had everything up to clock 6. Says whether the second time it was done, and
+    /// A version of the row at this clock, whole, which depends on another shard.
+    fn whole(clock: u64, row: &'static [u8]) -> UndecidedVersion {
+        let mut stamp = Stamp::local(Epoch(1), Clock(clock));
+        stamp.push(ShardId(0), ShardId(1), Clock(70));
+        UndecidedVersion { stamp, change: Change::Row(Bytes::from_static(row)) }
+    }
+
+    /// A copy has brought this beside the rows.
+    fn bring(shared: &MakoShared, version: UndecidedVersion) {
+        shared.undecided(ShardId(0)).lock().insert((T, Bytes::from_static(KEY)), version);
+    }
+
+    /// Replays a delta twice, after a copy that had everything up to a clock. Says whether the second time it was done, and
     /// what the row is then.
-    fn replay_behind_a_copy(shared: &MakoShared) -> (bool, Option<Vec<u8>>) {
+    fn replay_behind_a_copy(shared: &MakoShared, cut: u64) -> (bool, Option<Vec<u8>>) {
         let (shard, budget) = (ShardId(0), ReplayBudget::default());
         let replica = shared.replica(shard).expect("held");
-        replica.floor_mut().raise(Clock(6), None);
+        replica.floor_mut().raise(Clock(cut), None);
         let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
         let (mut covered, mut waiting) = (VecDeque::from([delta()]), VecDeque::new());
         let mut is_done = false;
@@ -260,16 +275,29 @@ mod tests {
     #[test]
     fn a_delta_waits_for_a_base_that_a_copy_has_brought_undecided() {
         let shared = shared();
-        let mut stamp = Stamp::local(Epoch(1), Clock(5));
-        stamp.push(ShardId(0), ShardId(1), Clock(70));
-        let version = UndecidedVersion { stamp, change: Change::Row(Bytes::from_static(b"old")) };
-        shared.undecided(ShardId(0)).lock().insert((T, Bytes::from_static(KEY)), version);
-        assert_eq!(replay_behind_a_copy(&shared), (true, Some(b"new".to_vec())));
+        bring(&shared, whole(5, b"old"));
+        assert_eq!(replay_behind_a_copy(&shared, 6), (true, Some(b"new".to_vec())));
         assert_eq!(shared.undecided(ShardId(0)).len(), 0);
+    }
+
+    /// The sender had applied it on top of its base, as that of a committed delta, and did not know what it depends on.
+    #[test]
+    fn a_version_that_a_copy_has_brought_whole_needs_no_base() {
+        for cut in [3, 6] {
+            let shared = shared();
+            bring(&shared, whole(8, b"new"));
+            // Its own stream has it as a delta, and this node keeps it, too.
+            let Piece { stamp, writes } = delta();
+            let StreamWrite { change, .. } = writes.shared().next().expect("one");
+            bring(&shared, UndecidedVersion { stamp, change });
+            let brought = replay_behind_a_copy(&shared, cut);
+            assert_eq!(brought, (true, Some(b"new".to_vec())), "a copy up to {cut}");
+            assert_eq!(shared.undecided(ShardId(0)).len(), 0);
+        }
     }
 
     #[test]
     fn a_delta_gives_way_where_a_copy_has_brought_what_came_in_place_of_its_base() {
-        assert_eq!(replay_behind_a_copy(&shared()), (true, None));
+        assert_eq!(replay_behind_a_copy(&shared(), 6), (true, None));
     }
 }

@@ -21,7 +21,8 @@
 //! Both happen under the table's lock.
 //!
 //! **A delta that is committed decides for its base:** the leader that logged it knew the base to be committed. The base may
-//! be undecided here, since its stamp names a shard that has not said how its epoch ended. It is applied when the delta is.
+//! be undecided here, since its stamp names a shard that has not said how its epoch ended. It is applied when the delta is. A copy
+//! that comes between the two carries the base whole, and nothing below it.
 //!
 //! **Copies carry them** beside the rows of their range (`steps/snapshot.rs`), with their stamps: from the table, and from
 //! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
@@ -127,10 +128,15 @@ fn apply_committed(
 }
 
 impl KeptVersions {
-    /// Adds a version.
+    /// Adds a version. Where a copy has brought it whole, that stays: its stream has it as a delta, and the copy may have brought no
+    /// base, since the sender had applied the version on top of it (seed 538873381).
     pub(super) fn insert(&mut self, key: TableKey, version: UndecidedVersion) {
         let order = order(version.stamp.as_ref());
-        self.keys.entry(key).or_default().insert(order, version);
+        let versions = self.keys.entry(key).or_default();
+        let is_whole = |found: &UndecidedVersion| !matches!(found.change, Change::Delta(_));
+        if is_whole(&version) || !versions.get(&order).is_some_and(is_whole) {
+            versions.insert(order, version);
+        }
     }
 
     /// Drops all versions.

@@ -8,7 +8,7 @@ use shoal_two_phase_commit::TwoPhaseCommit;
 use shoal_zeus::Zeus;
 
 /// Seeds that once found a bug: docs/simulation.md describes them.
-const FOUND: [u64; 45] = [
+const FOUND: [u64; 46] = [
     224,
     449,
     568,
@@ -53,6 +53,7 @@ const FOUND: [u64; 45] = [
     10_006_065,
     33_561_433,
     67_409_724,
+    538_873_381,
     383_991_997_815,
 ];
 
@@ -171,16 +172,24 @@ fn seeds_on_disks_keep_the_rules<E: Subject>() -> u64 {
 /// From the first seed on, these disks are full at times, and fail, and are damaged; from the second one on, older images of them
 /// are put back.
 fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
-    let mut reached = [0; 4];
+    let mut reached = [0; 5];
     let older = [1_006_632_965, 1_006_632_971, 1_006_632_976, 1_006_632_982, 1_006_632_983];
+    let unreadable = (63 << 24)..(63 << 24) + 5;
     // In the last one a checkpoint ends that was given up, since the disk is full.
-    for seed in ((7 << 27)..(7 << 27) + 5).chain(older).chain([939_525_331]) {
+    let seeds = ((7 << 27)..(7 << 27) + 5).chain(older).chain(unreadable).chain([939_525_331]);
+    for seed in seeds {
         let work = kept::<E>(seed, RunOptions::default()).metrics.work;
-        let counts = [work.full_disks, work.failed_disks, work.damaged_disks, work.disks_put_back];
+        let counts = [
+            work.full_disks,
+            work.failed_disks,
+            work.damaged_disks,
+            work.disks_put_back,
+            work.unreadable_disks,
+        ];
         reached.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     let all = reached.iter().all(|count| *count > 0);
-    assert!(all, "full, failed, damaged and older disks: {reached:?}");
+    assert!(all, "full, failed, damaged, older and unreadable disks: {reached:?}");
 }
 
 #[test]
