@@ -71,7 +71,12 @@ fn take_lock(path: &Path, lock: &File) -> Result<(), OpenFolderError> {
 fn create(path: &Path) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists()).count();
     fs::create_dir_all(path)?;
-    path.ancestors().skip(1).take(missing.max(1)).try_for_each(flush_names)
+    let mut around = path.ancestors().skip(1);
+    if missing == 0 {
+        // Best effort: a folder in which others put this one may not be readable.
+        let _ = around.next().map(flush_names);
+    }
+    around.take(missing).try_for_each(flush_names)
 }
 
 /// Flushes the names that a folder has.

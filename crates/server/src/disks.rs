@@ -79,7 +79,9 @@ impl DisksError {
     #[must_use]
     pub fn may_pass(&self) -> bool {
         match self {
-            DisksError::Full { .. } | DisksError::System { .. } => true,
+            DisksError::Full { .. } => true,
+            // Others are what the system says; this is what a file says that is malformed.
+            DisksError::System { error, .. } => error.kind() != io::ErrorKind::Other,
             DisksError::Folder(error) => matches!(error, OpenFolderError::Failed { .. }),
             DisksError::Refused { error, .. } => {
                 matches!(error, WorkerLogError::Log(LogError::Folder(_)))

@@ -20,7 +20,7 @@ use shoal_node::{Membership, RecoveredWorker, Worker, WorkerOrigin};
 use shoal_registry::{EngineVisitor, RegisteredEngine};
 use shoal_types::{ClusterId, Durability, NodeId, Random, WorkerId};
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -31,7 +31,13 @@ impl ServerStartError {
     /// See [`DisksError::may_pass`].
     #[must_use]
     pub fn may_pass(&self) -> bool {
-        matches!(self, ServerStartError::Disks(error) if error.may_pass())
+        match self {
+            ServerStartError::Disks(error) => error.may_pass(),
+            ServerStartError::System { error, .. } => {
+                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+            }
+            _ => false,
+        }
     }
 }
 

@@ -218,6 +218,7 @@ impl<E: Engine> WorkerHost<E> {
             });
             if let Err(error) = read {
                 tracing::error!(node = %self.node, %error, "a checkpoint that was whole cannot be read: the node ends");
+                self.end_reason.set(format!("{} cannot read its checkpoint: {error}", self.node));
                 return out.stop();
             }
         }

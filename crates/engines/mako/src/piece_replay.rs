@@ -48,8 +48,8 @@ pub(super) fn replays<'a>(
             let mut was_kept = false;
             for version in [delta.base, order(write.stamp)] {
                 was_kept |= kept.has(key.0, &key.1, version);
-                kept.commit(&key, version, |stamp, kept| {
-                    replay_kept(replica, sessions, stamp, kept, faults, observations)
+                kept.commit(&key, version, |stamp, write| {
+                    replay_kept(replica, sessions, stamp, write, faults, observations)
                 });
             }
             was_kept

@@ -205,16 +205,17 @@ impl KeptVersions {
         decided
     }
 
-    /// The version of a key at this place is committed, if it is here: it is the base of a delta that is. Has it applied.
+    /// The version of a key at this place is committed, if it is here: it is the base of a delta that is, or that itself. Has it
+    /// applied.
     pub(super) fn commit(
         &mut self,
         key: &TableKey,
-        base: VersionOrder,
+        place: VersionOrder,
         mut apply: impl FnMut(&Stamp, &StreamWrite) -> bool,
     ) {
         let Some(versions) = self.keys.get_mut(key) else { return };
-        let is_base = |version: &UndecidedVersion| order(version.stamp.as_ref()) == base;
-        apply_committed(key, versions, is_base, &mut apply);
+        let is_it = |version: &UndecidedVersion| order(version.stamp.as_ref()) == place;
+        apply_committed(key, versions, is_it, &mut apply);
         if versions.is_empty() {
             self.keys.remove(key);
         }

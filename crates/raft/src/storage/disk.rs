@@ -25,7 +25,26 @@ const RESERVED_BYTES: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct DiskStorage {
     database: Database,
-    file: File,
+    /// After the database, which gives room back when it is closed.
+    file: ReservedFile,
+}
+
+/// A file that keeps room on the disk.
+#[derive(Debug)]
+struct ReservedFile(File);
+
+impl ReservedFile {
+    /// Reserves the room again, which a file gives back when it gets shorter. Some file systems reserve none, and a disk may have
+    /// none: then a write may fail later, which ends the node.
+    fn reserve(&self) {
+        let _ = fallocate(&self.0, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES);
+    }
+}
+
+impl Drop for ReservedFile {
+    fn drop(&mut self) {
+        self.reserve();
+    }
 }
 
 impl DiskStorage {
@@ -36,8 +55,8 @@ impl DiskStorage {
     pub fn open(path: &Path) -> io::Result<DiskStorage> {
         let database = Database::create(path).map_err(failed)?;
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let storage = DiskStorage { database, file };
-        storage.reserve();
+        let storage = DiskStorage { database, file: ReservedFile(file) };
+        storage.file.reserve();
         let transaction = storage.database.begin_write().map_err(failed)?;
         transaction.open_table(CELLS).map_err(failed)?;
         transaction.open_table(LOG).map_err(failed)?;
@@ -47,14 +66,8 @@ impl DiskStorage {
 
     fn commit(&self, transaction: WriteTransaction) -> io::Result<()> {
         transaction.commit().map_err(failed)?;
-        self.reserve();
+        self.file.reserve();
         Ok(())
-    }
-
-    /// Reserves the room again, which a file gives back when it gets shorter. Some file systems reserve none, and a disk may have
-    /// none: then a write may fail later, which ends the node.
-    fn reserve(&self) {
-        let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, RESERVED_BYTES);
     }
 
     fn remove(&self, range: impl RangeBounds<u64>) -> io::Result<()> {
@@ -167,5 +180,9 @@ mod tests {
             storage.purge(index).expect("removed");
             assert!(room() >= RESERVED_BYTES, "{} bytes after {index}", room());
         }
+        drop(storage);
+        assert!(room() >= RESERVED_BYTES, "{} bytes after it was closed", room());
+        let storage = DiskStorage::open(&path).expect("a file");
+        assert_eq!(storage.last().expect("read"), Some(Bytes::from(value)));
     }
 }

@@ -253,7 +253,7 @@ async fn the_folder_of_another_node_is_refused() {
     cluster.kill(NodeId(2));
     let refusal = |config: &NodeConfig| {
         let started = Server::start(config, Arc::default(), None);
-        started.err().expect("it is refused").to_string()
+        started.expect_err("it is refused").to_string()
     };
     let mut config = cluster.configs[2].clone();
     config.data.clone_from(&cluster.configs[1].data);

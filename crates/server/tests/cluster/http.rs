@@ -106,6 +106,7 @@ async fn metrics_say_what_status_says() {
         assert!(sum("shoal_committed_total{") >= 5.0, "{page}");
         assert!(sum("shoal_slow_total{") >= 5.0, "{page}");
         assert_eq!(sum("shoal_up{"), f64::from(workers));
+        assert_eq!(sum("shoal_durability{level=\"memory\"}"), 1.0);
         assert_eq!(sum("shoal_shard_appointed{shard=\"0\"}"), 1.0);
         assert!(sum("shoal_net_frames_in_total{") > 0.0 && sum("shoal_memory_bytes") > 0.0);
         let followers = samples.iter().filter(|it| it.0.starts_with("shoal_stream_behind_entries"));

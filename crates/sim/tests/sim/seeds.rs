@@ -174,7 +174,7 @@ fn seeds_on_disks_keep_the_rules<E: Subject>() -> u64 {
 fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
     let mut reached = [0; 5];
     let older = [1_006_632_965, 1_006_632_971, 1_006_632_976, 1_006_632_982, 1_006_632_983];
-    let unreadable = (63 << 24)..(63 << 24) + 5;
+    let unreadable = (63 << 24) + 9..(63 << 24) + 15;
     // In the last one a checkpoint ends that was given up, since the disk is full.
     let seeds = ((7 << 27)..(7 << 27) + 5).chain(older).chain(unreadable).chain([939_525_331]);
     for seed in seeds {
