@@ -194,7 +194,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("zeus", "send-unrecorded", "Z22", SLOTS, 60),
     ("zeus", "forget-touched", "Z4", MOVES, 60),
     ("zeus", "count-requests-anew", "Z5", &["liveness", "Z14"], 60),
-    ("zeus", "depart-with-copies", "Z14", LOST_COPIES, 60),
+    ("zeus", "depart-with-copies", "Z14", LOST_COPIES, 300),
     ("tiga", "accept-late", "T1", LOGS, 30),
     ("tiga", "ignore-read-timestamps", "T1", LOGS, 30),
     ("tiga", "release-before-ready", "T2", LOGS, 30),
