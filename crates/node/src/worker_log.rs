@@ -22,7 +22,7 @@ use shoal_types::wire::encode;
 use shoal_wal::{
     CheckpointHead, CheckpointRule, CheckpointWriter, DiskPlantedBugs, Folder, FolderError,
     LogEffect, LogError, LogEvent, LogIdentity, LogWriter, Position, Record, Torn, WriterOptions,
-    checkpoint_head, checkpoint_name, checkpoints, perform, remove_unfinished,
+    checkpoint_name, checkpoints, keep_older, perform, remove_unfinished,
 };
 use std::collections::VecDeque;
 
@@ -319,16 +319,10 @@ impl WorkerLog {
         if let Some((place, head)) = used {
             kept.push(KeptCheckpoint { number: head.number, first: head.first });
             let older = numbers.get(place + 1);
-            let older = older.map(|number| checkpoint_head(folder, *number, Some(identity)));
-            match older {
-                Some(Ok(CheckpointHead { number, first, .. })) => {
-                    recovered.keep_from(first);
-                    kept.push(KeptCheckpoint { number, first });
-                }
-                Some(Err(error @ LogError::Folder(_))) => return Err(error.into()),
-                // What there is of the log stands for it.
-                Some(Err(_)) | None => recovered.keep_from(1),
-            }
+            let older = keep_older(&mut recovered, folder, older.copied(), Some(identity))?;
+            kept.extend(
+                older.map(|CheckpointHead { number, first, .. }| KeptCheckpoint { number, first }),
+            );
         }
         let last_bytes = match used {
             Some((_, head)) => folder.length(&checkpoint_name(head.number))?,

@@ -13,7 +13,7 @@ use crate::format::{
     CHECKPOINT_MAGIC, ChecksumSeed, FILE_HEADER_BYTES, FORMAT_VERSION, FileHeader, HeaderFound,
     LogIdentity,
 };
-use crate::recovery::{LogError, check_owner};
+use crate::recovery::{LogError, Recovered, check_owner};
 
 const BLOCK_HEADER_BYTES: usize = 12;
 
@@ -118,6 +118,26 @@ pub fn remove_unfinished(folder: &mut (impl Folder + ?Sized)) -> Result<(), Fold
     let names = folder.names()?;
     let unfinished = |name: &&String| name.starts_with(PREFIX) && name.ends_with(TEMPORARY);
     names.iter().filter(unfinished).try_for_each(|name| folder.remove(name))
+}
+
+/// Keeps of a log what the checkpoint `older` needs, for the case that the one that was used is damaged later. Returns its head. Where
+/// there is none, or it is damaged, what there is of the log stands for it.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn keep_older(
+    recovered: &mut Recovered,
+    folder: &mut (impl Folder + ?Sized),
+    older: Option<u64>,
+    identity: Option<LogIdentity>,
+) -> Result<Option<CheckpointHead>, LogError> {
+    let head = match older.map(|number| checkpoint_head(folder, number, identity)) {
+        Some(Err(error @ LogError::Folder(_))) => return Err(error),
+        Some(Ok(head)) => Some(head),
+        Some(Err(_)) | None => None,
+    };
+    recovered.keep_from(head.map_or(1, |head| head.first));
+    Ok(head)
 }
 
 /// Writes a checkpoint. Dropping it before [`finish`](CheckpointWriter::finish) leaves a file under a temporary name, which
@@ -226,7 +246,7 @@ fn covered_header(index: u64, header: &[u8; BLOCK_HEADER_BYTES]) -> [u8; 16] {
 ///
 /// # Errors
 /// See [`LogError`].
-pub fn checkpoint_head(
+fn checkpoint_head(
     folder: &mut (impl Folder + ?Sized),
     number: u64,
     identity: Option<LogIdentity>,

@@ -48,7 +48,7 @@ mod writer;
 
 pub use checkpoint::{
     BlockVisitor, CheckpointHead, CheckpointRule, CheckpointWriter, ExaminedCheckpoint,
-    checkpoint_head, checkpoint_name, checkpoints, examine_checkpoints, read_checkpoint,
+    checkpoint_name, checkpoints, examine_checkpoints, keep_older, read_checkpoint,
     remove_unfinished,
 };
 pub use folder::{Folder, FolderError, LogEffect, LogEvent, SegmentFile, perform};

@@ -5,8 +5,8 @@ use super::records::{self, CheckpointBegin, Fields, WriteRef};
 use shoal_store::{ReplayRule, Replayed, ReplayedWrite, Session, Store};
 use shoal_types::{Clock, Epoch, NodeId, StampRef, TableId};
 use shoal_wal::{
-    CheckpointHead, Folder, LogError, LogIdentity, RecordRef, Recovered, checkpoint_head,
-    checkpoint_name, checkpoints, read_checkpoint, recover,
+    CheckpointHead, Folder, LogError, LogIdentity, RecordRef, Recovered, checkpoint_name,
+    checkpoints, keep_older, read_checkpoint, recover,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -72,22 +72,16 @@ pub(super) fn restore(
 }
 
 impl Restored {
-    /// Keeps the checkpoint before the one that was used, for the case that this one is damaged later; and what it needs of the
-    /// log. Without one, the log stands for it.
+    /// Keeps the checkpoint before the one that was used: see [`shoal_wal::keep_older`].
     fn keep_older(
         &mut self,
         folder: &mut (impl Folder + ?Sized),
         older: &[u64],
     ) -> Result<(), OpenError> {
-        let head = older.first().map(|number| checkpoint_head(folder, *number, self.identity));
-        match head {
-            Some(Ok(CheckpointHead { number, first, .. })) => {
-                self.recovered.keep_from(first);
-                self.kept.push(KeptCheckpoint { number, first });
-            }
-            Some(Err(error @ LogError::Folder(_))) => return Err(error.into()),
-            Some(Err(_)) | None => self.recovered.keep_from(1),
-        }
+        let older = older.first().copied();
+        let head = keep_older(&mut self.recovered, folder, older, self.identity)?;
+        let kept = |CheckpointHead { number, first, .. }| KeptCheckpoint { number, first };
+        self.kept.extend(head.map(kept));
         Ok(())
     }
 }
