@@ -201,15 +201,16 @@ impl<S: StreamStorage> StreamReplica<S> {
                     self.counters.bad_messages += 1;
                     return;
                 }
+                let is_asked = round > self.round;
                 self.round = self.round.max(round);
                 self.on_append(AppendBody { adopted, base, prev, entries });
                 self.learn(decided, everywhere);
-                self.answer(effects);
+                self.answer(is_asked, effects);
             }
             StreamMessage::Decide { decided, everywhere, .. } => self.learn(decided, everywhere),
             StreamMessage::Snapshot { length, state, .. } => {
                 self.restore(length, state, effects);
-                self.answer(effects);
+                self.answer(false, effects);
             }
             StreamMessage::Promise { .. }
             | StreamMessage::Accepted { .. }
@@ -225,7 +226,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         // A leader that was deposed, or restarted, has no leader to report to.
         let led_by_another = self.storage.promised().node != self.me;
         if led_by_another && self.has_joined() && self.persisted() > self.acknowledged {
-            self.answer(effects);
+            self.answer(false, effects);
         }
     }
 
@@ -237,7 +238,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
         if self.has_joined() {
             self.acknowledged = LogLength::ZERO;
-            self.answer(effects);
+            self.answer(false, effects);
         } else if self.owed.is_none() && self.storage.persisted().promised == promised {
             self.send_promise(promised.node, promised, self.accepted(), effects);
         }
@@ -426,13 +427,16 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
-    /// Reports this replica's progress to the leader, unless the storage will soon report more.
-    fn answer(&mut self, effects: &mut Vec<StreamEffect>) {
+    /// Reports this replica's progress to the leader; where that has not `asked` for it again, only if the storage will not report
+    /// more. A leader without an answer sends again what has come here, and a replica that is busy with making it durable would get
+    /// more and more of that to do (two_phase_commit 1058966411).
+    fn answer(&mut self, asked: bool, effects: &mut Vec<StreamEffect>) {
         let ballot = self.storage.promised();
         let length = if self.has_joined() { self.persisted() } else { LogLength::ZERO };
         let next = self.next();
         let until = self.inbox.early.first_key_value().map_or(next, |(prev, _)| *prev);
-        if self.has_joined() && until == next && length < next && length == self.acknowledged {
+        let will_report = self.has_joined() && until == next && length < next;
+        if will_report && length == self.acknowledged && !asked {
             return;
         }
         self.acknowledged = length;

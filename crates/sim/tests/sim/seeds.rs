@@ -58,7 +58,7 @@ const FOUND: [u64; 46] = [
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 14] = [
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 15] = [
     420,
     2_297,
     2_347,
@@ -73,6 +73,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 14] = [
     134_217_728,
     268_745_670,
     807_307_627,
+    1_058_966_411,
 ];
 
 /// Seeds that found one while `zeus` ran.
