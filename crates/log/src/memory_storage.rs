@@ -20,6 +20,8 @@ pub struct MemoryStorage {
 struct DelayedWrites {
     durable: StorageState,
     pending: VecDeque<StorageChange>,
+    /// The bytes of entries in these.
+    pending_bytes: u64,
     /// The first of them whose records were taken.
     taken: usize,
     /// The number of decided entries after these.
@@ -113,7 +115,10 @@ impl MemoryStorage {
     pub fn persist(&mut self, count: usize) {
         let Some(late) = &mut self.late else { return };
         let count = count.min(late.pending.len());
-        late.pending.drain(..count).for_each(|change| late.durable.apply(change));
+        for change in late.pending.drain(..count) {
+            late.pending_bytes -= change.entry_bytes();
+            late.durable.apply(change);
+        }
         late.taken = late.taken.saturating_sub(count);
     }
 
@@ -164,6 +169,7 @@ impl MemoryStorage {
     pub fn crash(&mut self) {
         if let Some(late) = &mut self.late {
             late.pending.clear();
+            late.pending_bytes = 0;
             late.taken = 0;
             late.decided = late.durable.decided;
             self.seen = late.durable.clone();
@@ -172,6 +178,7 @@ impl MemoryStorage {
 
     fn change(&mut self, change: StorageChange) {
         if let Some(late) = &mut self.late {
+            late.pending_bytes += change.entry_bytes();
             late.pending.push_back(change.clone());
         }
         self.seen.apply(change);
@@ -206,6 +213,10 @@ impl StreamStorage for MemoryStorage {
         };
         let (promised, accepted_ballot) = (*promised, *accepted_ballot);
         Persisted { promised, accepted_ballot, accepted: log.length() }
+    }
+
+    fn unpersisted_bytes(&self) -> u64 {
+        self.late.as_ref().map_or(0, |late| late.pending_bytes)
     }
 
     fn promise(&mut self, ballot: Ballot) {
@@ -245,12 +256,15 @@ mod tests {
         storage.replace(ballot, LogLength(0), vec![Bytes::from_static(b"x")]);
         storage.append(Bytes::from_static(b"y"));
         assert_eq!((storage.pending(), storage.persisted().accepted), (3, LogLength(0)));
+        assert_eq!(storage.unpersisted_bytes(), 2);
         storage.persist(2);
         assert_eq!(
             (storage.log().length(), storage.persisted().accepted),
             (LogLength(2), LogLength(1))
         );
+        assert_eq!(storage.unpersisted_bytes(), 1);
         storage.crash();
+        assert_eq!(storage.unpersisted_bytes(), 0);
         assert_eq!((storage.pending(), storage.log().length()), (0, LogLength(1)));
     }
 

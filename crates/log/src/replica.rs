@@ -429,14 +429,16 @@ impl<S: StreamStorage> StreamReplica<S> {
 
     /// Reports this replica's progress to the leader; where that has not `asked` for it again, only if the storage will not report
     /// more. A leader without an answer sends again what has come here, and a replica that is busy with making it durable would get
-    /// more and more of that to do (two_phase_commit 1058966411).
+    /// more and more of that to do (two_phase_commit 1058966411). With an answer it sends what follows, which is bounded by what may
+    /// wait here to become durable.
     fn answer(&mut self, asked: bool, effects: &mut Vec<StreamEffect>) {
         let ballot = self.storage.promised();
         let length = if self.has_joined() { self.persisted() } else { LogLength::ZERO };
         let next = self.next();
         let until = self.inbox.early.first_key_value().map_or(next, |(prev, _)| *prev);
         let will_report = self.has_joined() && until == next && length < next;
-        if will_report && length == self.acknowledged && !asked {
+        let has_room = self.storage.unpersisted_bytes() < self.options.window_bytes_max;
+        if will_report && length == self.acknowledged && !(asked && has_room) {
             return;
         }
         self.acknowledged = length;

@@ -155,7 +155,7 @@ impl StreamLeader {
                 replica.counters.late_messages += 1;
                 return;
             }
-            peer.acked = next;
+            peer.acked = length;
             peer.knows = decided;
             (peer.received, peer.sent) = (next, next);
         }

@@ -35,6 +35,8 @@ pub trait StreamStorage: fmt::Debug {
     fn log(&self) -> &EntryLog;
     /// The durable state, which lags behind the above by the writes in progress.
     fn persisted(&self) -> Persisted;
+    /// The bytes of the entries in those writes.
+    fn unpersisted_bytes(&self) -> u64;
 
     /// Stores a promise.
     fn promise(&mut self, ballot: Ballot);
@@ -44,10 +46,11 @@ pub trait StreamStorage: fmt::Debug {
     fn replace(&mut self, ballot: Ballot, from: LogLength, entries: Vec<Bytes>);
     /// Stores the number of decided entries.
     fn decide(&mut self, decided: LogLength);
-    /// Removes the entries before `before`. The owner's state durably contains them.
+    /// Removes the entries before `before`: the owner's state contains them. Where that is to outlive the process, the owner keeps
+    /// what it needs of them on disk.
     fn trim(&mut self, before: LogLength);
     /// Replaces the entries before `length`, which are decided, by a snapshot; later entries and the ballot
-    /// of the sequence stay. The owner makes the state durable first.
+    /// of the sequence stay. It counts as persisted once the owner's state is durable.
     fn restore(&mut self, length: LogLength);
 }
 
@@ -190,6 +193,22 @@ pub(super) enum StorageChange {
     Decide(LogLength),
     Trim(LogLength),
     Restore(LogLength),
+}
+
+impl StorageChange {
+    /// The bytes of its entries.
+    pub(super) fn entry_bytes(&self) -> u64 {
+        match self {
+            StorageChange::Append(entry) => entry.len() as u64,
+            StorageChange::Replace(_, _, entries) => {
+                entries.iter().map(|entry| entry.len() as u64).sum()
+            }
+            StorageChange::Promise(_)
+            | StorageChange::Decide(_)
+            | StorageChange::Trim(_)
+            | StorageChange::Restore(_) => 0,
+        }
+    }
 }
 
 impl StorageState {

@@ -175,13 +175,18 @@ impl<const RECEIVES_ACCEPTED: bool> Follower<RECEIVES_ACCEPTED> {
 
     /// The configuration appoints this node.
     fn appoint(&mut self, ballot: Ballot) -> Vec<String> {
+        self.prepare_appointment(ballot);
+        self.step(WorkerEvent::Nudged)
+    }
+
+    /// The same; this worker has not looked at it.
+    fn prepare_appointment(&mut self, ballot: Ballot) {
         let assignment = &mut self.configuration.shards[0];
         (assignment.leader, assignment.ballot, assignment.since) =
             (ballot.node, ballot, ballot.epoch);
         self.configuration.epoch = ballot.epoch;
         self.configuration.revision.0 += 1;
         self.membership.publish(&Arc::new(self.configuration.clone()), Incarnation(1));
-        self.step(WorkerEvent::Nudged)
     }
 
     fn receive(&mut self, message: StreamMessage) -> Vec<String> {
@@ -315,6 +320,7 @@ fn what_a_stream_recorded_that_has_ended_counts_for_no_later_one() {
 /// The follower of node 0, appointed in epoch 1.
 fn follower(storage: MemoryStorage) -> Follower<true> {
     let mut follower = Follower::new(storage);
+    assert_eq!(follower.step(WorkerEvent::Start), [""; 0]);
     assert_eq!(follower.appoint(ballot(1, 0)), [""; 0]);
     follower
 }
@@ -432,9 +438,26 @@ fn a_process_begins_with_what_the_former_one_accepted() {
     );
 }
 
+/// Another worker of the node, which has begun earlier, knows the configuration already. What is stored comes before it all the same.
+#[test]
+fn a_process_follows_no_configuration_before_it_has_begun() {
+    let mut former = follower(MemoryStorage::new());
+    former.append(ballot(1, 0), 0, 0, 1, &["a", "b"]);
+    let storage = former.worker.into_storages().remove(&SHARD).expect("its stream");
+    let mut follower = Follower::<true>::new(storage);
+    follower.prepare_appointment(ballot(2, FOLLOWER.0));
+    let (shard, part) = (SHARD, Bytes::from_static(b"part"));
+    assert_eq!(follower.step(WorkerEvent::CheckpointRead { shard, part }), ["read part"]);
+    let begins = follower.step(WorkerEvent::Start);
+    assert_eq!(begins[..3], ["promised e1.n0", "decided 0 a", "accepted e1.n0 2 [b]"]);
+    let stream = follower.worker.stream(SHARD).expect("its stream");
+    assert_eq!(stream.ballot(), ballot(2, FOLLOWER.0), "it prepares to lead");
+}
+
 #[test]
 fn an_engine_that_does_not_ask_is_told_nothing() {
     let mut follower = Follower::<false>::new(MemoryStorage::new());
+    follower.step(WorkerEvent::Start);
     follower.appoint(ballot(1, 0));
     assert_eq!(
         follower.append(ballot(1, 0), 0, 0, 1, &["a", "b"]),

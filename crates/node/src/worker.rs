@@ -88,6 +88,8 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
+    /// The engine has received what is stored of former processes, or is about to.
+    has_started: bool,
     /// The engine takes a step, or its effects are carried out.
     is_in_engine_step: bool,
     /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
@@ -169,6 +171,7 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
+            has_started: false,
             is_in_engine_step: false,
             streams_begun: streams.len() as u64,
             records: PendingRecords::new(setup.streams.faults),
@@ -303,13 +306,19 @@ impl<E: Engine> Worker<E> {
         }
         // Before the configuration is read: when the flag is taken away, that of the new managers is there.
         let is_recalled = self.membership.is_recalled();
-        self.follow(now, effects);
+        // Another worker of the node may know the configuration while this one still reads its checkpoint.
+        if matches!(event, WorkerEvent::Start) {
+            self.recall();
+            self.has_started = true;
+        }
+        if self.has_started {
+            self.follow(now, effects);
+        }
         if self.exceeds.is_some() {
             return;
         }
         match event {
             WorkerEvent::Start => {
-                self.recall();
                 self.manager_client_step(now, ManagerClientEvent::Timer, effects);
             }
             WorkerEvent::Received { .. } if is_recalled => self.strays += 1,

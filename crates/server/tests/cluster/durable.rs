@@ -14,7 +14,12 @@ use tempfile::TempDir;
 const S: ShardId = ShardId(0);
 
 /// A shard of three replicas, whose nodes have folders below `place`.
-fn start(place: &TempDir, protocol: Protocol, workers: u32, durability: Durability) -> Cluster {
+pub fn start(
+    place: &TempDir,
+    protocol: Protocol,
+    workers: u32,
+    durability: Durability,
+) -> Cluster {
     Cluster::start_with(1, workers, protocol, |config| {
         let folder = place.path().join(config.node.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");

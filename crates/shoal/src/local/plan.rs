@@ -102,7 +102,7 @@ impl ClusterPlan {
         self.engine.protocol().name()
     }
 
-    /// In words: `mako, 3 shards of 3 replicas, 50 ms`, the longest round trip.
+    /// In words: `mako, 3 shards of 3 replicas, 50 ms, memory`, with the longest round trip.
     pub fn words(&self) -> String {
         let ClusterPlan { shards, replicas, regions, .. } = self;
         let mut round_trips: Vec<Duration> = regions.round_trips().collect();
@@ -117,14 +117,11 @@ impl ClusterPlan {
             1 => String::new(),
             places => format!(", leaders in {places} datacenters"),
         };
-        let durability = match self.durability {
-            Durability::Memory => String::new(),
-            Durability::Async | Durability::Fsync => format!(", {}", self.durability_words()),
-        };
+        let durability = self.durability_words();
         let several =
             |count: u32, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let (shards, replicas) = (several(*shards, "shard"), several(*replicas, "replica"));
-        format!("{}, {shards} of {replicas}{far}{spread}{durability}", self.engine_name())
+        format!("{}, {shards} of {replicas}{far}{spread}, {durability}", self.engine_name())
     }
 
     /// The durability in words: `fsync`, or `fsync, each flush 1.00 ms longer`, or `fsync, each flush of n2 1.00 ms longer`.
@@ -309,7 +306,7 @@ mod tests {
     #[test]
     fn replicas_go_round_the_regions_which_are_as_far_as_planned() {
         let plan = ClusterPlan { regions: Regions::tiga(), ..ClusterPlan::new(2, 3) };
-        assert_eq!(plan.words(), "mako, 2 shards of 3 replicas, 120 to 300 ms");
+        assert_eq!(plan.words(), "mako, 2 shards of 3 replicas, 120 to 300 ms, memory");
         let topology = plan.topology(&addresses(&plan)).expect("a topology");
         assert_eq!(topology.distances(), Regions::tiga().distances());
         let place = |node: &shoal_cluster::topology::Node| node.datacenter.0;
@@ -317,10 +314,10 @@ mod tests {
         assert_eq!(places, [0, 1, 2, 0, 1, 2], "no replica is in Hong Kong");
 
         let plan = ClusterPlan::new(1, 3).with_round_trip(Duration::from_millis(50));
-        assert_eq!(plan.words(), "mako, 1 shard of 3 replicas, 50 ms");
+        assert_eq!(plan.words(), "mako, 1 shard of 3 replicas, 50 ms, memory");
         let topology = plan.topology(&addresses(&plan)).expect("a topology");
         assert_eq!(topology.distances().round_trip_max(3), Duration::from_millis(50));
-        assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica");
+        assert_eq!(ClusterPlan::new(1, 1).words(), "mako, 1 shard of 1 replica, memory");
     }
 
     #[test]

@@ -58,17 +58,31 @@ fn all_processes_are_killed_at_once_and_nothing_is_lost() {
 /// Where the disk of the cluster in the inner process of the next test is.
 const SMALL_DISK: &str = "SHOAL_TEST_SMALL_DISK";
 
-/// The reserve that nodes write to, and the managers' logs, which have room of their own, are enough for reads to go on, for nodes to
-/// die and for tables to be made. The disk is in memory, mounted for a process of its own.
 #[test]
 fn nodes_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room() {
+    on_a_full_disk(
+        "mako",
+        "durable::nodes_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room",
+    );
+}
+
+#[test]
+fn nodes_of_tiga_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room() {
+    on_a_full_disk(
+        "tiga",
+        "durable::nodes_of_tiga_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room",
+    );
+}
+
+/// The reserve that nodes write to, and the managers' logs, which have room of their own, are enough for reads to go on, for nodes to
+/// die and for tables to be made. The disk is in memory, mounted for a process of its own, in which this `test` runs once more.
+fn on_a_full_disk(engine: &str, test: &str) {
     let Some(disk) = std::env::var_os(SMALL_DISK).map(PathBuf::from) else {
-        return on_a_small_disk(
-            "durable::nodes_on_a_full_disk_answer_reads_and_take_writes_again_when_there_is_room",
-        );
+        return on_a_small_disk(test);
     };
+    let durability = ["--durability", "fsync", "--restart-after", "500ms"];
     let mut local =
-        Local::start(&["--shards", "1", "--durability", "fsync", "--restart-after", "500ms"]);
+        Local::start(&[&["--shards", "1", "--engine", engine], &durability[..]].concat());
     local.run_well(&["put", "kv", "alice", "i64(7)"]);
     let ballast = fill(&disk);
     let addresses: Vec<String> = local.addresses().collect();

@@ -27,6 +27,9 @@ const LATE_ONE_IN: u64 = 3;
 /// The greatest time that a restarted clock shows, in nanoseconds.
 const SHOWN_NS_MAX: u64 = 10_000_000_000;
 
+/// How much later than its process a worker begins that reads a checkpoint, at most, in nanoseconds.
+const BEGINS_NS_MAX: u64 = 50_000_000;
+
 impl<E: Simulated> Simulation<E> {
     /// Starts the faults of this schedule.
     pub fn set_fault_schedule(&mut self, fault_schedule: FaultSchedule) {
@@ -562,12 +565,22 @@ impl<E: Simulated> Simulation<E> {
         let instance = self.cluster.instances[node.0 as usize];
         for simulated_worker in self.cluster.workers_of(node) {
             self.cluster.simulated_workers[simulated_worker].busy_until = self.now;
-            let at = Time(self.now.0 + self.random.below(100_000));
+            let at = Time(self.now.0 + self.draw_begin(simulated_worker));
             self.queue.push(
                 at,
                 SimulationEvent::Start { simulated_worker: simulated_worker as u32, instance },
             );
         }
+    }
+
+    /// How long after its process a worker begins. One that reads a large checkpoint may be much later than another one.
+    fn draw_begin(&mut self, simulated_worker: usize) -> u64 {
+        let reads = !self.cluster.simulated_workers[simulated_worker].begins_with.is_empty();
+        let longest = match reads && self.cluster.workers > 1 && self.random.chance(1, 2) {
+            true => BEGINS_NS_MAX,
+            false => 100_000,
+        };
+        self.random.below(longest)
     }
 
     /// A process learns that a newer one of its node is admitted, or that its disks are older than the last one that was: judges

@@ -98,6 +98,11 @@ impl Tiga {
         let is_writer =
             |part: &&Part| !part.writes.is_empty() || part.ranges.iter().any(|range| range.writes);
         let writers = parts.iter().filter(is_writer).count();
+        if writers > 0
+            && let Err(full) = self.check_room()
+        {
+            return call.results.fill(Err(full));
+        }
         self.runtime.count_writes(&call.remote_branches, writers);
         self.runtime.counters.operations += keys as u64;
         let shards = parts.iter().map(|part| part.shard).collect();

@@ -43,7 +43,7 @@ use metrics::{NODE_COLUMNS, SHARD_METRICS, STAGES};
 use shoal_cluster::manager::{Configuration, KnownEpochs, LeaderCandidates};
 use shoal_engine::client::ClientRouting;
 use shoal_engine::engine::{
-    Engine, EngineEffect, EngineEffects, EngineEvent, EngineRecords, Setup, Task,
+    Engine, EngineEffect, EngineEffects, EngineEvent, EngineRecords, OF_NODE, Setup, Task,
 };
 use shoal_engine::epoch_reports::EpochReports;
 use shoal_engine::execution::LocalDatabase;
@@ -69,11 +69,13 @@ type TigaEffects = EngineEffects<TigaEngineMessage, TigaObservation>;
 /// The epoch in which a cluster begins.
 const FIRST_EPOCH: Epoch = Epoch(1);
 
-/// What the workers of a node share: its configuration, as there is one worker.
+/// What the workers of a node share. There is one worker.
 #[derive(Debug)]
 pub struct TigaShared {
     node: NodeId,
     setup: Setup<TigaEngineOptions>,
+    /// Has no rows, and says whether the log on disk has room.
+    room: Arc<Store>,
 }
 
 /// The worker of a node.
@@ -127,12 +129,13 @@ impl Engine for Tiga {
         assert!(workers == 1, "tiga runs one worker on a node, and the topology has {workers}");
         setup.options.limits.check();
         setup.options.protocol.check();
-        Arc::new(TigaShared { node, setup: setup.clone() })
+        let room = Arc::new(Store::new(shoal_store::Options::default()));
+        Arc::new(TigaShared { node, setup: setup.clone(), room })
     }
 
     /// Rows are in no store.
-    fn store(_: &TigaShared, _: ShardId) -> Option<&Arc<Store>> {
-        None
+    fn store(shared: &TigaShared, shard: ShardId) -> Option<&Arc<Store>> {
+        (shard == OF_NODE).then_some(&shared.room)
     }
 
     fn new(worker: WorkerId, shared: Arc<TigaShared>, seed: u64) -> Tiga {
