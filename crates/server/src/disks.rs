@@ -221,6 +221,12 @@ impl OpenedDisks {
         new_volume: u64,
     ) -> Result<OpenedDisks, DisksError> {
         let (path, boot) = (logs(data), present_boot());
+        if boot.is_empty() && owner.durability == Durability::Async {
+            tracing::warn!(
+                node = %owner.node, file = BOOT_ID,
+                "the kernel does not say in which boot it is: with durability async the node loses its memory unless it is stopped in order"
+            );
+        }
         if is_void(&path) {
             // A process that still ends uses files of this folder by their names.
             check_free(&path)?;

@@ -73,7 +73,7 @@ pub enum ServerStartError {
         /// What the topology asks for.
         durability: Durability,
     },
-    /// The engine goes on with what disks have as a member that a manager has admitted.
+    /// A process that goes on with what disks have needs another ballot, or epoch, than the one before: managers give them.
     #[error(
         "{engine} with durability = \"{durability}\" needs managers: name some in the node's file, or write durability = \"memory\" into the topology"
     )]
@@ -212,7 +212,7 @@ fn start<E: RegisteredEngine>(
     let volume = random.next_u64();
     let process = ProcessInstance(random.next_u64());
     let durability = topology.durability();
-    if E::MEMBERSHIP_EPOCHS && durability.is_on_disk() && !has_managers {
+    if durability.is_on_disk() && !has_managers {
         return Err(ServerStartError::NoManagers { engine: E::PROTOCOL.name(), durability });
     }
     let disks = open_disks(config, cluster, process, volume)?;

@@ -9,7 +9,7 @@
 //! written beside the log, so that the flush of a large file delays no group.
 
 use crate::disks::OpenedDisk;
-use crate::end_reason::EndReason;
+use crate::end_reason::{EndOnPanic, EndReason};
 use crate::status::DiskStatus;
 use crate::worker_command::WorkerCommand;
 use shoal_disk::DiskFolder;
@@ -95,7 +95,7 @@ impl Drop for WorkerDisk {
     fn drop(&mut self) {
         self.request(DiskRequest::End);
         if let Some(thread) = self.thread.take() {
-            // A panic there was reported, and has ended the node.
+            // A panic there was reported, and has ended the node (`EndOnPanic`).
             let _ = thread.join();
         }
     }
@@ -126,7 +126,9 @@ impl WorkerDisk {
         let is_announced = AtomicBool::new(false);
         let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
         let (checkpoints, checkpointer) =
-            start_checkpoints(place, folder.another(), requests.clone())?;
+            start_checkpoints(place, folder.another(), requests.clone(), |name| {
+                end_reason.on_panic(name, &worker_hosts)
+            })?;
         let grew = (log.flushed(), clock.now());
         let thread = DiskThread {
             place,
@@ -148,7 +150,11 @@ impl WorkerDisk {
         };
         let WorkerPlace { node, worker } = place;
         let name = format!("{node}-log-{}", worker.0);
-        let thread = thread::Builder::new().name(name).spawn(move || thread.run(&inbox))?;
+        let guard = thread.end_reason.on_panic(&name, &thread.worker_hosts);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let _guard = guard;
+            thread.run(&inbox);
+        })?;
         Ok(WorkerDisk { requests, news, thread: Some(thread), clock })
     }
 
@@ -208,14 +214,17 @@ fn begin_figures(folder: &DiskFolder, log: &WorkerLog, checkpoint: Option<u64>) 
 }
 
 /// Starts the thread that writes checkpoints.
-fn start_checkpoints(
+fn start_checkpoints<G: FnMut() + Send + 'static>(
     WorkerPlace { node, worker }: WorkerPlace,
     mut folder: DiskFolder,
     done: Sender<DiskRequest>,
+    guard: impl FnOnce(&str) -> EndOnPanic<G>,
 ) -> std::io::Result<(Sender<DiskEffect>, JoinHandle<()>)> {
     let (wanted, effects) = channel();
     let name = format!("{node}-checkpoint-{}", worker.0);
+    let guard = guard(&name);
     let thread = thread::Builder::new().name(name).spawn(move || {
+        let _guard = guard;
         let mut work = DiskWork::default();
         while let Ok(effect) = effects.recv() {
             let event = work.perform(&mut folder, effect);
@@ -404,10 +413,18 @@ impl DiskThread {
             Some(DiskEffect::Log(effect @ LogEffect::Make { .. })) => {
                 let (mut folder, done) = (self.folder.another(), self.requests.clone());
                 self.helpers.retain(|helper| !helper.is_finished());
-                self.helpers.push(thread::spawn(move || {
-                    let event = DiskEvent::Log(perform(&mut folder, &effect));
+                let guard = self.end_reason.on_panic("that makes a segment", &self.worker_hosts);
+                let wanted = effect.clone();
+                let helper = thread::Builder::new().spawn(move || {
+                    let _guard = guard;
+                    let event = DiskEvent::Log(perform(&mut folder, &wanted));
                     let _ = done.send(DiskRequest::Done(event));
-                }));
+                });
+                // Where the system has no thread, the log waits.
+                let Ok(helper) = helper else {
+                    return Some(DiskEvent::Log(perform(&mut self.folder, &effect)));
+                };
+                self.helpers.push(helper);
                 None
             }
             Some(DiskEffect::Log(effect)) => {

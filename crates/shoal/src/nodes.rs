@@ -67,7 +67,8 @@ impl NodeChange {
             let incoming = match wanted {
                 Some(incoming) if placement.has_left(shard, incoming) => {
                     let to = name(&topology, incoming);
-                    let what = "restart it first, or name another node";
+                    let what =
+                        "restart it first, without its logs if it has some, or name another node";
                     let why = format!("{to} held a replica of S{} before; {what}", shard.0);
                     return Err(ChangeError::Cannot(why));
                 }

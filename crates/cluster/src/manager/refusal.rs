@@ -47,7 +47,9 @@ pub enum ChangeRefusal {
         node: NodeId,
     },
     /// The incoming node held the shard before.
-    #[error("{node} held a replica of {shard} before; restart it first, or name another node")]
+    #[error(
+        "{node} held a replica of {shard} before; restart it first, without its logs if it has some, or name another node"
+    )]
     HeldBefore {
         /// The shard whose replica was to be replaced.
         shard: ShardId,

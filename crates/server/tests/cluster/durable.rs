@@ -14,12 +14,7 @@ use tempfile::TempDir;
 const S: ShardId = ShardId(0);
 
 /// A shard of three replicas, whose nodes have folders below `place`.
-pub fn start(
-    place: &TempDir,
-    protocol: Protocol,
-    workers: u32,
-    durability: Durability,
-) -> Cluster {
+pub fn start(place: &TempDir, protocol: Protocol, workers: u32, durability: Durability) -> Cluster {
     Cluster::start_with(1, workers, protocol, |config| {
         let folder = place.path().join(config.node.to_string());
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -260,6 +255,10 @@ async fn the_folder_of_another_node_is_refused() {
         let started = Server::start(config, Arc::default(), None);
         started.expect_err("it is refused").to_string()
     };
+    let mut config = cluster.configs[2].clone();
+    config.managers.clear();
+    let what = refusal(&config);
+    assert!(what.contains("mako with durability = \"fsync\" needs managers"), "{what}");
     let mut config = cluster.configs[2].clone();
     config.data.clone_from(&cluster.configs[1].data);
     let what = refusal(&config);

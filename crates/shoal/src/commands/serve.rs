@@ -1,14 +1,16 @@
 //! `shoal serve`: one node of a cluster.
 
 use super::{CommandError, CommandOutcome};
-use crate::procedures;
+use crate::local::Interrupts;
+use crate::{ask, procedures};
 use clap::Args;
 use shoal_server::{NodeConfig, Server};
 use std::env::{self, VarError};
 use std::io::{self, IsTerminal, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
+use std::time::Duration;
+use std::{process, thread};
 use tracing_subscriber::filter::{LevelFilter, ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -16,6 +18,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// What is logged where SHOAL_LOG does not say. The library under the managers' log warns of usual things: peers that it
 /// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
 const LOGS: &str = "info,openraft=off";
+
+/// How long a node that is asked to end may take to end its logs in order.
+const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// The help below the options.
 const HELP: &str = "\
@@ -75,8 +80,13 @@ impl Serve {
             tracing::warn!(node = %config.node, "{warning}");
         }
         tracing::info!(node = %config.node, address = %server.address(), "it listens");
+        let handle = server.handle().clone();
+        stop_when_asked({
+            let handle = handle.clone();
+            move || handle.stop()
+        })
+        .map_err(|error| CommandError::Database(format!("cannot listen to signals: {error}")))?;
         if self.with_input {
-            let handle = server.handle().clone();
             thread::spawn(move || {
                 // Its input is ignored; only its end counts.
                 let _ = io::stdin().read_to_end(&mut Vec::new());
@@ -88,6 +98,25 @@ impl Serve {
             Err(ended) => Err(CommandError::Database(ended.to_string())),
         }
     }
+}
+
+/// Has SIGTERM and Ctrl-C stop the node in order: its logs are flushed and sealed. A second one ends it at once.
+fn stop_when_asked(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut interrupts = Interrupts::listen(STOP_MAX, end_at_once)?;
+    let runtime = ask::runtime()?;
+    thread::Builder::new().name("stop".to_owned()).spawn(move || {
+        runtime.block_on(interrupts.received());
+        stop();
+    })?;
+    Ok(())
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the node does not end: what has to stay is on the disk"
+)]
+fn end_at_once() {
+    process::exit(1)
 }
 
 /// What is logged where SHOAL_LOG has this value.

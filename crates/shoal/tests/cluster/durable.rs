@@ -1,7 +1,7 @@
 //! Clusters that keep logs on disk: all of their processes are killed at once, and they are started again in their folders.
 
 use crate::HOLDS;
-use crate::local::{Local, run_line_in, until};
+use crate::local::{Local, is_alive, run_line_in, until};
 use rustix::process::Signal;
 use shoal::{ClusterOptions, Db};
 use std::fs::File;
@@ -52,6 +52,32 @@ fn all_processes_are_killed_at_once_and_nothing_is_lost() {
     assert!(error.contains("a cluster of another shape"), "{error}");
     local.start_again(&SHAPE);
     assert!(local.run_well(&["get", "kv", "alice"]).contains("i64(7)"));
+    local.end();
+}
+
+/// As a supervisor ends nodes, before the machine is started anew.
+#[test]
+fn a_node_that_is_asked_to_end_ends_its_logs_in_order() {
+    let mut local = Local::start(&["--shards", "1", "--durability", "async", "--no-restart"]);
+    local.run_well(&["put", "kv", "alice", "i64(7)"]);
+    let processes: Vec<i32> = local.processes().collect();
+    local.signal_node(1, Signal::TERM);
+    local.kill(2);
+    until("both have ended", || !processes[1..].iter().any(|process| is_alive(*process)));
+    let after_reboot = |node: &str| {
+        let volume = local.file(&format!("{node}/log/volume"));
+        let text = std::fs::read_to_string(&volume).expect("a node's");
+        let lines = text.lines().filter(|line| !line.starts_with("boot "));
+        let text: String = lines.chain(["boot another"]).map(|line| format!("{line}\n")).collect();
+        std::fs::write(&volume, text).expect("written");
+        let (code, said, error) = local.run_line(&format!("shoal doctor {}", local.file(node)));
+        assert_eq!(code, Some(0), "{said}{error}");
+        said
+    };
+    let ended = after_reboot("s0v1");
+    assert!(ended.contains("The node may be started, and has its memory."), "{ended}");
+    let killed = after_reboot("s0v2");
+    assert!(killed.contains("with durability `async` it begins without memory"), "{killed}");
     local.end();
 }
 
@@ -119,7 +145,7 @@ fn on_a_full_disk(engine: &str, test: &str) {
 /// Runs a test of this program in a process that has a disk of its own, with room for a few segments of three nodes.
 fn on_a_small_disk(test: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let mount = "mount -t tmpfs -o size=640m shoal \"$0\" && exec \"$@\"";
+    let mount = "mount -t tmpfs -o size=896m shoal \"$0\" && exec \"$@\"";
     let mut trial = Command::new("unshare");
     let tried =
         trial.args(["--mount", "mount", "-t", "tmpfs", "shoal"]).arg(folder.path()).output();

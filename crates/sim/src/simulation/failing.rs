@@ -573,14 +573,13 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// How long after its process a worker begins. One that reads a large checkpoint may be much later than another one.
+    /// How long after its process a worker begins. One that reads a large checkpoint may be much later than the one that hosts the
+    /// node's member of the cluster: the node is admitted by then.
     fn draw_begin(&mut self, simulated_worker: usize) -> u64 {
-        let reads = !self.cluster.simulated_workers[simulated_worker].begins_with.is_empty();
-        let longest = match reads && self.cluster.workers > 1 && self.random.chance(1, 2) {
-            true => BEGINS_NS_MAX,
-            false => 100_000,
-        };
-        self.random.below(longest)
+        let state = &self.cluster.simulated_workers[simulated_worker];
+        let reads = !state.begins_with.is_empty() && state.place.worker != WorkerId(0);
+        let is_late = reads && self.random.chance(1, 2);
+        self.random.below(if is_late { BEGINS_NS_MAX } else { 100_000 })
     }
 
     /// A process learns that a newer one of its node is admitted, or that its disks are older than the last one that was: judges
