@@ -210,7 +210,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("tiga", "touch-undeclared", "T13", LOGS, 300),
     ("tiga", "seal-open", "T15", LOGS, 100),
     ("tiga", "ready-of-old-ballot", "T20", LOGS, 60),
-    ("tiga", "refuse-before-record", "T21", LOGS, 300),
+    ("tiga", "refuse-before-record", "T21", LOGS, 1_300),
     ("tiga", "snapshot-without-changes", "T22", LOGS, 200),
     ("tiga", "snapshot-without-records", "T22", LOGS, 300),
     ("tiga", "send-unrecorded", "T24", LOGS, 100),

@@ -3,6 +3,7 @@
 
 use shoal_sim::planted::{self, BOUNDS, PlantedBugCase, SHOWN_BY_TESTS, UNCAUGHT, recorded};
 use shoal_sim::{AnyPlantedBug, SimulatedEngine};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 #[test]
@@ -30,4 +31,25 @@ fn every_bug_is_planted_somewhere() {
     for (name, file) in SHOWN_BY_TESTS {
         assert!(crates.join(file).is_file(), "{name}: there is no {file}");
     }
+}
+
+/// What *given* says of each bug in the documentation, behind which there may be where the search begins.
+#[test]
+fn the_documentation_has_the_bounds() {
+    let text = include_str!("../../../../docs/simulation.md");
+    let (_, table) = text.split_once("\n| engine | bug |").expect("the table of planted bugs");
+    let mut engine = "";
+    let mut documented = BTreeSet::new();
+    for row in table.lines().skip(2).take_while(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [of, name, .., given] = cells[..] else { panic!("{row}") };
+        engine = if of.is_empty() { engine } else { of.trim_matches('`') };
+        let given = given.split(" from").next().expect("a number").replace(',', "");
+        let given: u64 = given.parse().unwrap_or_else(|_| panic!("{row}"));
+        documented.insert((engine, name.trim_matches('`'), given));
+    }
+    let bounds: BTreeSet<_> =
+        BOUNDS.iter().map(|(engine, name, _, _, given)| (*engine, *name, *given)).collect();
+    let differ: Vec<_> = documented.symmetric_difference(&bounds).collect();
+    assert!(differ.is_empty(), "{differ:?}");
 }
