@@ -306,14 +306,11 @@ impl<E: Engine> Worker<E> {
         }
         // Before the configuration is read: when the flag is taken away, that of the new managers is there.
         let is_recalled = self.membership.is_recalled();
-        // Another worker of the node may know the configuration while this one still reads its checkpoint.
         if matches!(event, WorkerEvent::Start) {
             self.recall();
             self.has_started = true;
         }
-        if self.has_started {
-            self.follow(now, effects);
-        }
+        self.follow(now, effects);
         if self.exceeds.is_some() {
             return;
         }
@@ -392,6 +389,10 @@ impl<E: Engine> Worker<E> {
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
     /// first: see [`Membership`].
     fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+        // Another worker of the node may know it while this one still reads its checkpoint.
+        if !self.has_started {
+            return;
+        }
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);

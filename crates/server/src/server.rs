@@ -107,7 +107,7 @@ pub enum ServerEnd {
     Failed(String),
 }
 
-/// A node that runs. It ends, as in a crash, when this is dropped.
+/// A node that runs. It ends when this is dropped: its logs on disk in order, all else as in a crash.
 #[derive(Debug)]
 pub struct Server {
     network: Network<WorkerCommand>,
@@ -132,7 +132,7 @@ impl Server {
         self.network.handle()
     }
 
-    /// Stops it, as in a crash.
+    /// Stops it: its logs on disk in order, all else as in a crash.
     pub fn stop(&self) {
         self.network.handle().stop();
     }

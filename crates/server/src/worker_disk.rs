@@ -51,7 +51,7 @@ enum DiskRequest {
     Checkpoint(CheckpointStep),
     /// Another thread has carried out an effect.
     Done(DiskEvent),
-    /// End, as in a crash.
+    /// End the log in order.
     End,
 }
 

@@ -19,8 +19,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 /// cannot reach, answers that no task waits for. What ends a manager is logged by the manager itself.
 const LOGS: &str = "info,openraft=off";
 
-/// How long a node that is asked to end may take to end its logs in order.
-const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long a node that is asked to end may take to end its logs in order: with durability `async` it flushes all that the kernel has
+/// first. systemd waits for 90 s by default.
+const STOP_MAX: Duration = Duration::from_secs(80);
 
 /// The help below the options.
 const HELP: &str = "\
@@ -100,7 +101,8 @@ impl Serve {
     }
 }
 
-/// Has SIGTERM and Ctrl-C stop the node in order: its logs are flushed and sealed. A second one ends it at once.
+/// Has SIGTERM and Ctrl-C stop the node in order: its logs are flushed and sealed. A second one, or 80 s, ends it at once, with exit
+/// code 1: what its logs have not flushed by then is lost only with the machine.
 fn stop_when_asked(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let mut interrupts = Interrupts::listen(STOP_MAX, end_at_once)?;
     let runtime = ask::runtime()?;
@@ -113,7 +115,7 @@ fn stop_when_asked(stop: impl FnOnce() + Send + 'static) -> io::Result<()> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the node does not end: what has to stay is on the disk"
+    reason = "the node does not end in time, or is asked a second time"
 )]
 fn end_at_once() {
     process::exit(1)

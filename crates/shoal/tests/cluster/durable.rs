@@ -154,15 +154,18 @@ fn on_a_small_disk(test: &str) {
         return;
     }
     let program = std::env::current_exe().expect("this program");
-    let status = Command::new("unshare")
+    let output = Command::new("unshare")
         .args(["--mount", "sh", "-c", mount])
         .arg(folder.path())
         .arg(program)
         .args(["--exact", test, "--nocapture"])
         .env(SMALL_DISK, folder.path())
         .env("TMPDIR", folder.path())
-        .status();
-    assert!(status.expect("started").success(), "the inner process says why");
+        .output()
+        .expect("started");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let has_run = output.status.success() && said.contains("1 passed");
+    assert!(has_run, "{said}{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Takes all room of a disk that is left, and returns the file that has it.
