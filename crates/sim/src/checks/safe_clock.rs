@@ -37,6 +37,14 @@ impl SafeClocks {
         *self.stream(shard, place) = StreamClocks { led_before: true, ..StreamClocks::default() };
     }
 
+    /// A worker leads by promises that came late: its stream lacks entries, and has those that it had appended in an earlier
+    /// leadership. What these have prepared may be in doubt there since (two_phase_commit, seed 538872012).
+    pub fn leads_late(&mut self, shard: ShardId, place: WorkerPlace) {
+        let stream = self.stream(shard, place);
+        let appended = std::mem::take(&mut stream.appended);
+        *stream = StreamClocks { led_before: true, appended, ..StreamClocks::default() };
+    }
+
     /// A node has crashed: the clocks that its workers had in flight are gone.
     pub fn crashed(&mut self, node: NodeId) {
         self.streams.retain(|(_, place), _| place.node != node);

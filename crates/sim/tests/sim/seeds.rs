@@ -58,7 +58,7 @@ const FOUND: [u64; 46] = [
 ];
 
 /// Seeds that found one while `two_phase_commit` ran.
-const FOUND_IN_TWO_PHASE_COMMIT: [u64; 15] = [
+const FOUND_IN_TWO_PHASE_COMMIT: [u64; 16] = [
     420,
     2_297,
     2_347,
@@ -72,6 +72,7 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 15] = [
     33_865_351,
     134_217_728,
     268_745_670,
+    538_872_012,
     807_307_627,
     1_058_966_411,
 ];
