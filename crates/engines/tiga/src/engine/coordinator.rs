@@ -162,7 +162,7 @@ impl Tiga {
 
     /// Hands a transaction to the protocol, if its body is done and all that it reads is here.
     fn try_commit(&mut self, sequence: u64, effects: &mut TigaEffects) {
-        let (now, room) = (self.runtime.worker_context.now.get(), self.check_room());
+        let now = self.runtime.worker_context.now.get();
         let Some(transaction) = self.transactions.get_mut(&sequence) else { return };
         let Some(ending) = transaction.ending else { return };
         if transaction.handed_at.is_some() {
@@ -178,7 +178,7 @@ impl Tiga {
         if !writes && transaction.has_read_at_once() {
             return self.tell(sequence, Ok(()));
         }
-        if writes && let Err(full) = room {
+        if writes && let Err(full) = self.shared.check_room() {
             return self.tell(sequence, Err(full));
         }
         let tables = self.runtime.worker_context.known_tables();
@@ -198,15 +198,6 @@ impl Tiga {
         self.with_node(effects, |node, now, library| {
             node.begin(now, library, certificate, patience);
         });
-    }
-
-    /// Whether this node's log on disk has room. What a node without room begins would wait for it at the shards that it leads.
-    ///
-    /// # Errors
-    /// `Rejected::DiskFull`.
-    pub(super) fn check_room(&self) -> Result<()> {
-        let is_on_disk = self.shared.setup.topology.durability().is_on_disk();
-        if is_on_disk { self.shared.room.check_logs() } else { Ok(()) }
     }
 
     /// For how long the outcome of a transaction of so many keys is waited for.

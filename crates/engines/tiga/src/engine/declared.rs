@@ -99,7 +99,7 @@ impl Tiga {
             |part: &&Part| !part.writes.is_empty() || part.ranges.iter().any(|range| range.writes);
         let writers = parts.iter().filter(is_writer).count();
         if writers > 0
-            && let Err(full) = self.check_room()
+            && let Err(full) = self.shared.check_room()
         {
             return call.results.fill(Err(full));
         }

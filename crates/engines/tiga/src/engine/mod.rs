@@ -58,7 +58,7 @@ use shoal_engine::metrics::{
 use shoal_engine::slow::Slow;
 use shoal_store::Store;
 use shoal_types::transaction_clock::{EventTimes, TransactionTime};
-use shoal_types::{Ballot, Epoch, NodeId, ShardId, Time, WorkerId, WorkerPlace};
+use shoal_types::{Ballot, Epoch, NodeId, Result, ShardId, Time, WorkerId, WorkerPlace};
 use snapshots::Snapshots;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -76,6 +76,17 @@ pub struct TigaShared {
     setup: Setup<TigaEngineOptions>,
     /// Has no rows, and says whether the log on disk has room.
     room: Arc<Store>,
+}
+
+impl TigaShared {
+    /// Whether the node's log on disk has room. What a node without room begins would wait for it at the shards that it leads.
+    ///
+    /// # Errors
+    /// `Rejected::DiskFull`.
+    fn check_room(&self) -> Result<()> {
+        let is_on_disk = self.setup.topology.durability().is_on_disk();
+        if is_on_disk { self.room.check_logs() } else { Ok(()) }
+    }
 }
 
 /// The worker of a node.
