@@ -9,7 +9,7 @@
 //! written beside the log, so that the flush of a large file delays no group.
 
 use crate::disks::OpenedDisk;
-use crate::end_reason::{EndOnPanic, EndReason};
+use crate::end_reason::EndReason;
 use crate::status::DiskStatus;
 use crate::worker_command::WorkerCommand;
 use shoal_disk::DiskFolder;
@@ -125,10 +125,13 @@ impl WorkerDisk {
         let clock = SystemClock::new();
         let is_announced = AtomicBool::new(false);
         let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
-        let (checkpoints, checkpointer) =
-            start_checkpoints(place, folder.another(), requests.clone(), |name| {
-                end_reason.on_panic(name, &worker_hosts)
-            })?;
+        let (checkpoints, checkpointer) = start_checkpoints(
+            place,
+            folder.another(),
+            requests.clone(),
+            &end_reason,
+            &worker_hosts,
+        )?;
         let grew = (log.flushed(), clock.now());
         let thread = DiskThread {
             place,
@@ -214,15 +217,16 @@ fn begin_figures(folder: &DiskFolder, log: &WorkerLog, checkpoint: Option<u64>) 
 }
 
 /// Starts the thread that writes checkpoints.
-fn start_checkpoints<G: FnMut() + Send + 'static>(
+fn start_checkpoints(
     WorkerPlace { node, worker }: WorkerPlace,
     mut folder: DiskFolder,
     done: Sender<DiskRequest>,
-    guard: impl FnOnce(&str) -> EndOnPanic<G>,
+    end_reason: &EndReason,
+    worker_hosts: &Handle<WorkerCommand>,
 ) -> std::io::Result<(Sender<DiskEffect>, JoinHandle<()>)> {
     let (wanted, effects) = channel();
     let name = format!("{node}-checkpoint-{}", worker.0);
-    let guard = guard(&name);
+    let guard = end_reason.on_panic(&name, worker_hosts);
     let thread = thread::Builder::new().name(name).spawn(move || {
         let _guard = guard;
         let mut work = DiskWork::default();
