@@ -53,14 +53,19 @@ pub enum Replayed {
     GaveWay,
     /// It is a delta whose base has not come: it is to be replayed again.
     Waits,
+    /// It is a delta that does not fit what is there, which stays: with [`ReplayRule::CheckedDeltas`] only.
+    Misfit,
 }
 
-/// Which versions give way. All but the first are planted bugs.
+/// Which versions give way. All but the first two are planted bugs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayRule {
     /// The older.
     #[default]
     NewestWins,
+    /// The older. A delta without its base, or on a row of another length, is reported instead of a panic: for a log that no
+    /// leader stands for.
+    CheckedDeltas,
     /// The one that came before.
     LastWins,
     /// The older, and a delta is applied to any older version.
@@ -173,7 +178,8 @@ impl SessionState {
     /// REQUIRES: locked.
     ///
     /// # Panics
-    /// Where a delta is newer than what is there and that newer than its base, which is not there.
+    /// M6, but with [`ReplayRule::CheckedDeltas`]: where a delta is newer than what is there and that newer than its base, which is not
+    /// there, or of another length.
     fn replayed_version(
         &mut self,
         write: &ReplayedWrite<'_>,
@@ -195,12 +201,21 @@ impl SessionState {
             Change::Delete => Content::Tombstone,
             Change::Row(row) => Content::Value(row),
             Change::Delta(delta) => {
+                // Of another length none can be patched.
+                let fits = |it: &Guarded<'_, Version>| {
+                    it.value().map(<[u8]>::len) == Some(delta.length as usize)
+                };
                 let base = match rule {
-                    ReplayRule::NewestWins | ReplayRule::LastWins => base_of(newest, delta, order)?,
-                    // Of another length none can be patched.
-                    ReplayRule::AnyBase | ReplayRule::NewerBase => newest
-                        .filter(|it| it.value().map(<[u8]>::len) == Some(delta.length as usize))
-                        .ok_or(Replayed::Waits)?,
+                    ReplayRule::NewestWins | ReplayRule::LastWins => base_of(newest, delta, order)?
+                        .unwrap_or_else(|| {
+                            panic!("M6: a delta of {:?} meets {:?}", delta.base, newest.map(order));
+                        }),
+                    ReplayRule::CheckedDeltas => {
+                        base_of(newest, delta, order)?.filter(fits).ok_or(Replayed::Misfit)?
+                    }
+                    ReplayRule::AnyBase | ReplayRule::NewerBase => {
+                        newest.filter(fits).ok_or(Replayed::Waits)?
+                    }
                 };
                 return Ok(Version::patched(heap, base, delta, write.stamp));
             }
@@ -262,27 +277,22 @@ impl SessionState {
     }
 }
 
-/// The base of a delta in this chain.
+/// The base of a delta in this chain. `None` where it is not there and something newer is: a leader logs a delta on the newest
+/// version.
 ///
 /// REQUIRES: locked, and the chain is older than the delta.
 ///
 /// # Errors
 /// [`Replayed::Waits`] where all of the chain is older, or there is none.
-///
-/// # Panics
-/// Where it is not there and something newer is: a leader logs a delta on the newest version.
 fn base_of<'g>(
     newest: Option<Guarded<'g, Version>>,
     delta: Delta<&[u8]>,
     order: impl Fn(Guarded<'_, Version>) -> (Epoch, Clock),
-) -> std::result::Result<Guarded<'g, Version>, Replayed> {
+) -> std::result::Result<Option<Guarded<'g, Version>>, Replayed> {
     let newest = newest.filter(|newest| order(*newest) >= delta.base).ok_or(Replayed::Waits)?;
     // SAFETY: kept by the guard of the newest.
     let mut versions = chain(newest.pointer().as_ptr()).map(|it| unsafe { Guarded::new(it) });
-    let base = versions.find(|version| order(*version) == delta.base);
-    Ok(base.unwrap_or_else(|| {
-        panic!("M6: a delta of {:?} meets {:?}", delta.base, order(newest));
-    }))
+    Ok(versions.find(|version| order(*version) == delta.base))
 }
 
 #[cfg(all(test, not(feature = "model")))]

@@ -301,6 +301,9 @@ fn embedded() -> Vec<Input> {
         payload: part.payload[..part.payload.len() - 1].into(),
         ..part.clone()
     };
+    // A record has the length of its row behind a clock, a table and the length of a key. A delta follows.
+    let mut shorter = cut(&log[1]);
+    shorter.payload[16..20].copy_from_slice(&199_u32.to_le_bytes());
     let no_bases = |part: &&Part| part.kind != 1 || part.payload.len() < 200;
     vec![
         ("whole-log", list(&[&log])),
@@ -319,6 +322,7 @@ fn embedded() -> Vec<Input> {
             "damaged-rows-are-cut",
             list(&[&with_checkpoint[..1], &[cut(&with_checkpoint[1])], &with_checkpoint[2..]]),
         ),
+        ("damaged-delta-of-another-row", list(&[&log[..1], &[shorter], &log[2..]])),
         (
             "damaged-bases-are-nowhere",
             list(&[&log.iter().filter(no_bases).cloned().collect::<Vec<_>>()]),

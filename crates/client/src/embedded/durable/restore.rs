@@ -199,18 +199,22 @@ impl Restoring {
             let stamp = StampRef { epoch: Epoch::default(), clock, remote: &[] };
             ReplayedWrite { table, key, change, stamp }
         });
-        let missing = &mut self.missing;
-        let report = |write: &ReplayedWrite<'_>, replayed| {
-            if replayed == Replayed::Waits {
-                missing.insert((write.table, write.key.into()));
-            } else if !missing.is_empty() {
-                missing.remove(&(write.table, write.key.into()));
+        let (missing, mut misfits) = (&mut self.missing, 0);
+        let report = |write: &ReplayedWrite<'_>, replayed| match replayed {
+            Replayed::Misfit => misfits += 1,
+            Replayed::Waits => _ = missing.insert((write.table, write.key.into())),
+            Replayed::Won | Replayed::GaveWay if missing.is_empty() => {}
+            Replayed::Won | Replayed::GaveWay => {
+                _ = missing.remove(&(write.table, write.key.into()))
             }
         };
         // The log is replayed in order: nothing older comes after a tombstone.
-        let rest = self.session.replay(writes, ReplayRule::NewestWins, |_| true, report)?;
+        let rest = self.session.replay(writes, ReplayRule::CheckedDeltas, |_| true, report)?;
         assert_eq!(rest, None, "a store that is restored has one session");
-        Ok(())
+        match misfits {
+            0 => Ok(()),
+            _ => Err("it changes a row that is another one".into()),
+        }
     }
 
     fn log(mut self, folder: &mut (impl Folder + ?Sized)) -> Result<Restored, OpenError> {

@@ -5,18 +5,20 @@ mod replies;
 use super::checkpoint::{Checkpointer, Checkpoints};
 use super::log::{DurableLog, LogOptions};
 use super::log_thread::ThreadFolder;
-use super::records::{self, CheckpointBegin};
+use super::open_error::OpenError;
+use super::records::{self, CheckpointBegin, WriteRef};
 use super::restore::{Restored, restore, store_to_look_at};
 use super::shared::{LogPlace, Shared, lock};
 use crate::embedded::planted::EmbeddedPlantedBugs;
 use replies::FlushGate;
-use shoal_store::{CopyPart, Session, Store, WalkPlace};
+use shoal_store::{Change, CopyPart, Delta, Session, Store, WalkPlace};
 use shoal_types::{
     Clock, Epoch, Error, NodeId, Random, Rejected, ShardId, StampRef, TableId, Unknown,
 };
 use shoal_wal::virtual_disk::{DiskFaults, VirtualDisk};
 use shoal_wal::{
-    Folder, FolderError, LogEffect, LogIdentity, LogWriter, Record, WriterOptions, perform,
+    Folder, FolderError, LogEffect, LogError, LogIdentity, LogWriter, Record, WriterOptions,
+    perform,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -244,6 +246,47 @@ fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
 }
 
 /// Power is lost in every step of a checkpoint.
+/// What is restored from a log of these changes of one row, each with its clock.
+fn restored_from(changes: &[(u64, Change<&[u8]>)]) -> Result<State, OpenError> {
+    let mut process = Process::start(VirtualDisk::new());
+    let table = process.store.next_table();
+    process.create_table("changed");
+    for (clock, change) in changes {
+        let mut record = clock.to_le_bytes().to_vec();
+        WriteRef { table, key: b"key", change: *change }.encode(&mut record);
+        process.append(records::TRANSACTION, record, Clock(*clock));
+    }
+    process.work(u64::MAX);
+    restore(&mut process.disk, store_to_look_at).map(|restored| state_of(&restored.store))
+}
+
+#[test]
+fn a_delta_that_does_not_fit_its_row_is_damage() {
+    let row = |byte: u8| [byte; 9];
+    let delta = |base: u64, length: u32| {
+        let patch = &[2, 0, 1, 0, 7][..];
+        Change::Delta(Delta { base: (Epoch::default(), Clock(base)), length, patch })
+    };
+    let (one, two) = (row(1), row(2));
+    let (one, two) = (Change::Row(&one[..]), Change::Row(&two[..]));
+    let fits = restored_from(&[(10, one), (20, two), (30, delta(20, 9))]).expect("it is whole");
+    assert!(fits.values().any(|value| value[..] == [2, 2, 7, 2, 2, 2, 2, 2, 2]), "{fits:?}");
+    let misfits = [
+        vec![(10, one), (20, delta(10, 8))],
+        vec![(10, one), (20, two), (30, delta(10, 9))],
+        vec![(10, one), (20, Change::Delete), (30, delta(20, 9))],
+        vec![(10, one), (20, delta(15, 9))],
+        vec![(10, delta(5, 9))],
+    ];
+    for changes in misfits {
+        let restored = restored_from(&changes);
+        assert!(
+            matches!(restored, Err(OpenError::Log(LogError::Damaged { .. }))),
+            "{changes:?}: {restored:?}"
+        );
+    }
+}
+
 #[test]
 fn a_checkpoint_that_is_cut_short_changes_nothing() {
     let mut random = Random::new(1);
