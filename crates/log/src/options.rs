@@ -137,6 +137,8 @@ planted! {
         pub keep_former_voters: bool,
         /// A replica acknowledges entries that its storage does not have yet, and counts them.
         pub acknowledge_unpersisted: bool,
+        /// A replica answers a leader that prepares before its promise is durable.
+        pub promise_unpersisted: bool,
         /// A snapshot from a peer counts as durable before a checkpoint has its rows.
         pub count_snapshot_early: bool,
         /// A leader prepares at a majority where all voters have to promise.

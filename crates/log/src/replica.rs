@@ -247,8 +247,9 @@ impl<S: StreamStorage> StreamReplica<S> {
     /// Answers a `Prepare` once the promise is persisted.
     fn send_owed_promise(&mut self, effects: &mut Vec<StreamEffect>) {
         let Some((to, ballot, leader)) = self.owed else { return };
-        let forget = self.options.faults.forget_promise;
-        if self.storage.persisted().promised < ballot && !forget {
+        let faults = self.options.faults;
+        let is_early = faults.forget_promise || faults.promise_unpersisted;
+        if self.storage.persisted().promised < ballot && !is_early {
             return;
         }
         self.owed = None;

@@ -12,7 +12,7 @@ use shoal_cluster::manager::{
 use shoal_cluster::topology::Topology;
 use shoal_types::{Ballot, NodeId, ShardId, Time, WorkerId};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the workers of a node know of the cluster: the configuration, and until when they may act on it. Shared by the
@@ -20,6 +20,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Membership {
     workers: u32,
+    /// The number of workers that have not begun.
+    beginning: AtomicU32,
     /// On the node's clock.
     lease_end: AtomicU64,
     /// See [`Membership::is_recalled`].
@@ -59,6 +61,7 @@ impl Membership {
     pub fn new(workers: u32) -> Arc<Membership> {
         Arc::new(Membership {
             workers,
+            beginning: AtomicU32::new(workers),
             lease_end: AtomicU64::new(0),
             is_recalled: AtomicBool::new(false),
             version: AtomicU64::new(0),
@@ -86,6 +89,18 @@ impl Membership {
     /// The number of workers of the node.
     pub(crate) fn workers(&self) -> u32 {
         self.workers
+    }
+
+    /// A worker has begun, with all that its log and its checkpoint have.
+    pub(crate) fn begin(&self) {
+        let before = self.beginning.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "each of {} workers begins once", self.workers);
+    }
+
+    /// Whether all workers have begun. No process asks to be admitted before: what it reports of a shard has to cover what any of its
+    /// workers has read (M9), and a node that [knows more](crate::Worker::exceeds) than its cluster finds that out when it is admitted.
+    pub(crate) fn have_all_begun(&self) -> bool {
+        self.beginning.load(Ordering::Acquire) == 0
     }
 
     /// Whether the configuration never changes.

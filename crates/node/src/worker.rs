@@ -88,8 +88,8 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
-    /// The engine has received what is stored of former processes, or is about to.
-    has_started: bool,
+    /// The member takes events: see [`Membership::have_all_begun`].
+    has_joined: bool,
     /// The engine takes a step, or its effects are carried out.
     is_in_engine_step: bool,
     /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
@@ -171,7 +171,7 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
-            has_started: false,
+            has_joined: false,
             is_in_engine_step: false,
             streams_begun: streams.len() as u64,
             records: PendingRecords::new(setup.streams.faults),
@@ -272,7 +272,7 @@ impl<E: Engine> Worker<E> {
         streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
     }
 
-    /// Messages about streams that are not here, or came before this node had joined, or before what goes with them; of
+    /// Messages about streams that are not here; those that came before this node had joined, or had begun to, or before what goes with them; of
     /// former processes of nodes, of nodes that follow other managers, and those that came while this node waited for them. A
     /// node that starts brings some about.
     pub fn strays(&self) -> u64 {
@@ -306,19 +306,19 @@ impl<E: Engine> Worker<E> {
         }
         // Before the configuration is read: when the flag is taken away, that of the new managers is there.
         let is_recalled = self.membership.is_recalled();
-        if matches!(event, WorkerEvent::Start) {
+        let is_start = matches!(event, WorkerEvent::Start);
+        if is_start {
             self.recall();
-            self.has_started = true;
         }
         self.follow(now, effects);
         if self.exceeds.is_some() {
             return;
         }
         match event {
-            WorkerEvent::Start => {
-                self.manager_client_step(now, ManagerClientEvent::Timer, effects);
-            }
+            WorkerEvent::Start => {}
             WorkerEvent::Received { .. } if is_recalled => self.strays += 1,
+            // It is sent again.
+            WorkerEvent::FromManager { .. } if !self.has_joined => self.strays += 1,
             WorkerEvent::Received {
                 from,
                 message: WorkerMessage::Engine { generation, message },
@@ -369,6 +369,11 @@ impl<E: Engine> Worker<E> {
             }
         }
         self.pass_news(now, effects);
+        if is_start {
+            self.membership.begin();
+            effects.effects.extend(self.nudge_host());
+        }
+        self.join(now, effects);
         self.pass_words(now, effects);
         self.write_records(effects);
         self.advance_checkpoint(now, effects);
@@ -389,10 +394,6 @@ impl<E: Engine> Worker<E> {
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
     /// first: see [`Membership`].
     fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
-        // Another worker of the node may know it while this one still reads its checkpoint.
-        if !self.has_started {
-            return;
-        }
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);
@@ -410,6 +411,19 @@ impl<E: Engine> Worker<E> {
             self.follow_streams(now, &known, effects);
         }
         self.engine.renew(lease_end);
+    }
+
+    /// Asks for the admission of this process when all workers have begun, if this one hosts the member.
+    fn join(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+        if !self.has_joined && self.may_join() {
+            self.has_joined = true;
+            self.manager_client_step(now, ManagerClientEvent::Timer, effects);
+        }
+    }
+
+    fn may_join(&self) -> bool {
+        let joins_early = self.manager_client.as_ref().is_some_and(ManagerClient::joins_early);
+        self.membership.have_all_begun() || joins_early
     }
 
     /// Has the member take an event, if this worker hosts it.
@@ -479,6 +493,10 @@ impl<E: Engine> Worker<E> {
             let error = Rejected::OtherWorker { worker: HOST };
             return tables::answer(client, ask, Err(error.into()), effects);
         }
+        if !self.has_joined {
+            self.strays += 1; // The client asks again.
+            return;
+        }
         if self.table_clients.add(ask, client) {
             let event = ManagerClientEvent::ChangeTable { ask, change };
             self.manager_client_step(now, event, effects);
@@ -510,7 +528,7 @@ impl<E: Engine> Worker<E> {
 
     /// Passes the workers' requests to the manager client.
     fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
-        if self.manager_client.is_none() {
+        if self.manager_client.is_none() || !self.has_joined {
             return;
         }
         for word in self.membership.words() {

@@ -159,6 +159,8 @@ coverage! {
     sender_struck = "leader fails while a copy begins",
     /// A shard lost a majority of its voters at once.
     majority_lost = "majority of a shard lost",
+    /// A majority whose loss was accepted returned with its disks.
+    majority_returned = "accepted loss, and return with disks",
     /// A transaction ended because a shard was unavailable, and its error names that shard.
     for_want_of_shard = "ended for want of a shard",
     /// A transaction ended because a version that it read is undecided.
@@ -278,6 +280,7 @@ impl Coverage {
         self.diverged = work.diverged;
         self.sender_struck = work.senders_struck;
         self.majority_lost = work.majorities_lost;
+        self.majority_returned = work.majorities_returned;
         self.power_lost = work.power_lost;
         self.checkpoints = work.checkpoints;
         self.restarts_from_checkpoints = work.restarts_from_checkpoints;

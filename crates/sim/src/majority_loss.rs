@@ -23,6 +23,9 @@ pub enum Fate {
     Gone,
     /// The voters are cut off until all faults are healed, with their memory intact.
     CutOff,
+    /// The voters lose power while another one has all that is durable; they return with their disks when an operator has accepted
+    /// the loss.
+    Accepted,
 }
 
 impl MajorityLoss {
@@ -35,11 +38,20 @@ impl MajorityLoss {
         }
     }
 
+    /// Draws a loss that is accepted, so early that it is over while clients run.
+    pub fn draw_accepted(random: &mut Random, shards: u32, span_ns: u64) -> MajorityLoss {
+        MajorityLoss {
+            shard: ShardId(random.below(shards.into()) as u32),
+            after_ns: span_ns * random.range_inclusive(5, 30) / 100,
+            fate: Fate::Accepted,
+        }
+    }
+
     /// Whether the shard's contents are lost for good.
     pub fn is_final(&self) -> bool {
         match self.fate {
             Fate::Emptied | Fate::Gone => true,
-            Fate::CutOff => false,
+            Fate::CutOff | Fate::Accepted => false,
         }
     }
 }

@@ -104,6 +104,8 @@ counts! {
         senders_struck,
         /// Shards that lost a majority of their voters at once.
         majorities_lost,
+        /// Majorities that returned with their disks after their loss was accepted.
+        majorities_returned,
         /// Checkpoints of workers that became durable.
         checkpoints,
         /// Workers that began with a checkpoint.

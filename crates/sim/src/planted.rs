@@ -4,8 +4,8 @@
 //! nothing: then a search records another.
 
 use crate::seed_ranges::{
-    BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_SEEDS, NODES_FROM,
-    OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM,
+    ACCEPTED_LOSS_SEEDS, BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS,
+    FULL_SEEDS, NODES_FROM, OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM,
 };
 use crate::subject::AnyPlantedBug;
 
@@ -137,6 +137,9 @@ pub const BOUNDS: &[CatchBound] = &[
     ("mako", "skip-checksums", "M4", STREAMS, 60),
     // Disks are put back in the seeds from 15 · 2^26 on.
     ("mako", "believe-older-disks", "M4", STREAMS, 300),
+    // A majority whose loss is accepted returns with its disks in the seeds from 2^30 on.
+    ("mako", "join-before-begun", "M9", COPIES, 600),
+    ("mako", "count-void-voters", "M12", &["liveness"], 60),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 1_000),
     ("two-phase-commit", "serve-dropped-tables", "tables", TABLES, 800),
@@ -245,6 +248,8 @@ const SEARCHED_FROM: &[(&str, u64)] = &[
     ("cut-damage", BAD_DISKS_FROM),
     ("skip-checksums", BAD_DISKS_FROM),
     ("believe-older-disks", OLDER_DISKS_FROM),
+    ("join-before-begun", ACCEPTED_LOSS_SEEDS.start),
+    ("count-void-voters", ACCEPTED_LOSS_SEEDS.start),
 ];
 
 /// A new leader recovers prepared transactions, or decisions, that differ from what was decided.
@@ -301,6 +306,9 @@ pub const SHOWN_BY_TESTS: &[(&str, &str)] = &[
     ("serve-unknown-tables", "engine/src/execution/tables.rs"),
     // A stream has to be cut at a checkpoint that is not reached, and a copy to begin before it is.
     ("copy-unreached", "engines/two_phase_commit/src/tests/recovery.rs"),
+    // A voter has to lose power before its promise is flushed, and to accept entries of the former leader after that, which has mostly
+    // lost its lease.
+    ("promise-unpersisted", "log/tests/stream/random.rs"),
     // A group has to be torn in its middle, and what is behind that to fit to what is in front of it.
     ("read-past-gap", "wal/tests/log/crashes.rs"),
     // A replica with half a copy, and the stream of which another worker is not behind, has to give one.

@@ -23,9 +23,9 @@ use crate::scenario::{
     ClientGroup, ClientWork, HomeWorkload, SPARE_CLIENTS, Scenario, ScenarioWork,
 };
 use crate::seed_ranges::{
-    BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS, FULL_DISKS_FROM, FULL_SEEDS,
-    HOMES_SEEDS, NODES_FROM, OLDER_DISKS_FROM, REPLACEMENTS_FROM, TABLES_FROM, UNEQUAL_FROM,
-    UNREADABLE_DISKS_FROM,
+    ACCEPTED_LOSS_SEEDS, BAD_DISKS_FROM, COMMIT_IDS_FROM, COORDINATORS_FROM, DISK_SEEDS,
+    FULL_DISKS_FROM, FULL_SEEDS, HOMES_SEEDS, NODES_FROM, OLDER_DISKS_FROM, REPLACEMENTS_FROM,
+    TABLES_FROM, UNEQUAL_FROM, UNREADABLE_DISKS_FROM,
 };
 use crate::simulation::{Simulation, SimulationWorld};
 use crate::subject::{self, AnyPlantedBug, StreamCuts, Subject};
@@ -221,6 +221,12 @@ impl<E: Subject> PreparedRun<E> {
         let fails = scenario.failures.fails;
         scenario.fault_schedule.forgets =
             fails && scenario.shape.voters > 1 && root.fork(13).chance(5, 6);
+        if ACCEPTED_LOSS_SEEDS.contains(&seed) && fails {
+            scenario.keep_on_disks(&mut root.fork(23));
+            if E::PROTOCOL.info().accepts_losses {
+                scenario.lose_until_accepted(&mut root.fork(24));
+            }
+        }
         if DISK_SEEDS.contains(&seed) && fails {
             scenario.keep_on_disks(&mut root.fork(23));
             let is_bad = seed >= BAD_DISKS_FROM;

@@ -271,6 +271,13 @@ impl Scenario {
         self.loss = Some(MajorityLoss::draw(random, self.shape.shards, self.span_ns));
     }
 
+    /// Adds the loss of a majority of a shard's voters that is accepted. One voter survives, and no learner that may have less.
+    pub fn lose_until_accepted(&mut self, random: &mut Random) {
+        self.lose(random);
+        (self.shape.voters, self.shape.learners) = (3, 0);
+        self.loss = Some(MajorityLoss::draw_accepted(random, self.shape.shards, self.span_ns));
+    }
+
     /// A clock for each node.
     pub fn clocks(&self, nodes: usize, random: &mut Random) -> Vec<NodeClock> {
         let draw = |_| {

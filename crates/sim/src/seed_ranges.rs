@@ -43,6 +43,10 @@ pub(crate) const OLDER_DISKS_FROM: u64 = 15 << 26;
 /// And from this one on, as many processes do not begin, since a disk cannot be read.
 pub(crate) const UNREADABLE_DISKS_FROM: u64 = 63 << 24;
 
+/// In these seeds, too, nodes have disks. With an engine that allows it, one shard loses a majority of its voters, which an operator
+/// accepts, and they return with their disks.
+pub(crate) const ACCEPTED_LOSS_SEEDS: Range<u64> = 1 << 30..9 << 27;
+
 /// From this seed on, one in so many has very unequal distances. Lower seeds keep the meaning that they had
 /// before.
 pub(crate) const UNEQUAL_FROM: u64 = 1 << 24;

@@ -63,6 +63,12 @@ pub enum AnyPlantedBug {
     BelieveOlderDisks,
     /// A replica acknowledges what its disk does not have yet (M4).
     AcknowledgeUnpersisted,
+    /// A replica promises before its disk has the promise (M4).
+    PromiseUnpersisted,
+    /// A node asks to be admitted while its workers read what its disks have (M9).
+    JoinBeforeBegun,
+    /// Where the loss of a majority is accepted, its voters stay voters (M12).
+    CountVoidVoters,
     /// A snapshot from a peer counts as durable before a checkpoint has its rows (M4).
     CountSnapshotEarly,
     /// A flush is answered before it is done, and never done: a disk that lies.
@@ -135,6 +141,9 @@ impl AnyPlantedBug {
         ("keep-former-voters", AnyPlantedBug::KeepFormerVoters),
         ("believe-older-disks", AnyPlantedBug::BelieveOlderDisks),
         ("acknowledge-unpersisted", AnyPlantedBug::AcknowledgeUnpersisted),
+        ("promise-unpersisted", AnyPlantedBug::PromiseUnpersisted),
+        ("join-before-begun", AnyPlantedBug::JoinBeforeBegun),
+        ("count-void-voters", AnyPlantedBug::CountVoidVoters),
         ("count-snapshot-early", AnyPlantedBug::CountSnapshotEarly),
         ("skip-flush", AnyPlantedBug::SkipFlush),
         ("lie-about-flushes", AnyPlantedBug::LieAboutFlushes),
@@ -256,6 +265,9 @@ pub fn plant<E: Subject>(
         AnyPlantedBug::KeepFormerVoters => streams.keep_former_voters = true,
         AnyPlantedBug::BelieveOlderDisks => manager.believe_older_disks = true,
         AnyPlantedBug::AcknowledgeUnpersisted => streams.acknowledge_unpersisted = true,
+        AnyPlantedBug::PromiseUnpersisted => streams.promise_unpersisted = true,
+        AnyPlantedBug::JoinBeforeBegun => manager.join_before_begun = true,
+        AnyPlantedBug::CountVoidVoters => manager.count_void_voters = true,
         AnyPlantedBug::CountSnapshotEarly => streams.count_snapshot_early = true,
         AnyPlantedBug::SkipFlush => disks.skip_flush = true,
         AnyPlantedBug::LieAboutFlushes => disks.lie_about_flushes = true,

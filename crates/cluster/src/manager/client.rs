@@ -258,6 +258,12 @@ impl ManagerClient {
         self.assert_invariants();
     }
 
+    /// Whether this process asks to be admitted before all of its workers have begun: a planted bug.
+    #[must_use]
+    pub fn joins_early(&self) -> bool {
+        self.options.faults.join_before_begun
+    }
+
     /// Whether the node may act on its configuration at this time (the lease rule). To be checked before each
     /// action: no effect reports the end of a lease.
     #[must_use]

@@ -149,6 +149,8 @@ planted! {
     pub struct ManagerPlantedBugs {
         /// A node takes an older image of its disks for its memory.
         pub believe_older_disks: bool,
+        /// A node asks to be admitted while its workers read what its disks have.
+        pub join_before_begun: bool,
         /// A forced end ignores what live nodes know of the shard.
         pub force_below_known: bool,
         /// Where a loss is accepted, the former voters stay voters.

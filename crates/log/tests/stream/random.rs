@@ -340,6 +340,51 @@ fn an_acknowledgement_of_what_is_not_persisted_is_caught() {
     assert!(seeds_until_caught(faults) <= 50);
 }
 
+/// A voter promises the next leader, and loses power before its disk has that; then the former leader goes on.
+fn lose_power_after_a_promise(faults: StreamPlantedBugs) -> Result<(), String> {
+    let [one, two, three] = [1, 2, 3].map(NodeId);
+    let members = StreamMembers { voters: vec![one, two, three], ..StreamMembers::default() };
+    let options = StreamOptions { faults, ..StreamOptions::default() };
+    let mut cluster = Cluster::new(members, &[], options, true);
+    let exchange = |cluster: &mut Cluster, nodes: &[NodeId]| {
+        for _ in 0..8 {
+            nodes.iter().try_for_each(|node| cluster.persist(*node, usize::MAX))?;
+            let among = |id| nodes.contains(&id);
+            cluster.deliveries.retain(|delivery| among(delivery.from) && among(delivery.to));
+            cluster.settle()?;
+        }
+        Ok::<(), String>(())
+    };
+    let propose = |entry: &'static str| StreamEvent::Propose { entry: Bytes::from(entry) };
+    cluster.step(one, StreamEvent::Lead { ballot: ballot(1, one), continues: true })?;
+    exchange(&mut cluster, &[one, two, three])?;
+    cluster.step(one, propose("a"))?;
+    exchange(&mut cluster, &[one, two, three])?;
+    cluster.step(two, StreamEvent::Lead { ballot: ballot(2, two), continues: true })?;
+    cluster.persist(two, usize::MAX)?;
+    cluster.deliveries.retain(|delivery| delivery.to != one);
+    cluster.settle()?;
+    cluster.crash(three);
+    cluster.restart(three, None)?;
+    cluster.step(one, propose("b"))?;
+    exchange(&mut cluster, &[one, three])?;
+    cluster.step(two, propose("c"))?;
+    exchange(&mut cluster, &[two, three])
+}
+
+#[test]
+fn a_promise_is_answered_when_it_is_persisted() {
+    assert_eq!(lose_power_after_a_promise(StreamPlantedBugs::default()), Ok(()));
+}
+
+#[test]
+fn a_promise_before_it_is_persisted_is_caught() {
+    let faults = StreamPlantedBugs { promise_unpersisted: true, ..Default::default() };
+    let seen = catch_unwind(|| lose_power_after_a_promise(faults));
+    let seen = seen.expect("a check sees it").expect_err("two entries are decided in one place");
+    assert!(seen.starts_with("decided entry 1"), "{seen}");
+}
+
 #[test]
 fn the_shortest_sequence_is_caught() {
     let faults = StreamPlantedBugs { adopt_shortest: true, ..StreamPlantedBugs::default() };

@@ -146,3 +146,40 @@ fn prepare(worker: &mut Worker<Mako>) {
     let message = WorkerMessage::Stream { shard: S, incarnation: Incarnation(1), message };
     step(worker, WorkerEvent::Received { from: place(2), message });
 }
+
+/// The other worker may have read what no other knows of a shard, when the managers ask what this node knows of it.
+#[test]
+fn a_node_asks_to_be_admitted_when_all_of_its_workers_have_begun() {
+    let setup = Setup {
+        topology: Arc::new(Topology::symmetric(1, 1, 3, 0, 2)),
+        procedures: Arc::new(Procedures::new()),
+        streams: shoal_log::StreamOptions::default(),
+        options: MakoOptions::default(),
+    };
+    let (shared, membership) = (Mako::share(&setup, NodeId(1)), Membership::new(2));
+    let [mut host, mut other] = [0, 1].map(|number| {
+        let manager_client = (number == 0).then(|| {
+            let options = manager::ManagerOptions::default();
+            ManagerClient::new(NodeId(1), ProcessInstance(1), false, options)
+        });
+        let origin = WorkerOrigin {
+            membership: Arc::clone(&membership),
+            manager_client,
+            recovered: RecoveredWorker::default(),
+            new_storage: shoal_log::MemoryStorage::new,
+            seed: 1,
+        };
+        Worker::new(WorkerId(number), NodeId(1), &setup, Arc::clone(&shared), origin)
+    });
+    let tells = |effects: Vec<WorkerEffect<shoal_mako::MakoMessage>>| {
+        effects.iter().any(|effect| matches!(effect, WorkerEffect::Tell { .. }))
+    };
+    assert!(!tells(step(&mut host, WorkerEvent::Start)));
+    let recall = ToNode::Recall { generation: Generation(0).next(NodeId(2)), pledges: false };
+    let answers = step(&mut host, WorkerEvent::FromManager { message: recall });
+    assert!(!tells(answers), "it does not know what the other has read");
+    let wakes = step(&mut other, WorkerEvent::Start);
+    let is_nudge = |it: &WorkerEffect<_>| matches!(it, WorkerEffect::Nudge { worker } if *worker == WorkerId(0));
+    assert!(wakes.iter().any(is_nudge), "the host waits for it");
+    assert!(tells(step(&mut host, WorkerEvent::Nudged)));
+}

@@ -211,6 +211,18 @@ impl Durable {
         Ok(())
     }
 
+    /// Whether a voter holds all durable entries of a shard's streams, under the newest ballots.
+    pub fn holds_all(&self, shard: ShardId, node: NodeId) -> bool {
+        let first = shard.0 as usize * self.workers;
+        self.streams[first..first + self.workers].iter().all(|stream| {
+            let voter = stream.voters.iter().find(|voter| voter.node == node);
+            voter.is_some_and(|voter| {
+                let is_newest = voter.remembers && voter.ballot == stream.ballot;
+                is_newest && voter.holds >= stream.decided
+            })
+        })
+    }
+
     /// A node has crashed: what it had appended to unprepared streams is dropped.
     pub fn crashed(&mut self, node: NodeId) {
         for stream in &mut self.streams {

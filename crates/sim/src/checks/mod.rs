@@ -216,6 +216,11 @@ impl<R: EngineRules> Checks<R> {
         }
     }
 
+    /// Whether a voter holds all that is durable on a shard.
+    pub fn holds_all(&self, shard: ShardId, node: NodeId) -> bool {
+        self.durable.holds_all(shard, node)
+    }
+
     /// Declares a shard lost for good: versions that depend on it may stay undecided.
     pub fn loses(&mut self, shard: ShardId) {
         self.lost = Some(shard);

@@ -105,6 +105,8 @@ pub(super) enum SimulationEvent<M> {
     Change,
     /// A replica is to be replaced.
     Replace,
+    /// An operator is to accept the loss of a majority.
+    AcceptLoss,
     /// A node is to be added, or removed.
     ChangeNodes,
     /// The last process of a node that was removed ends.

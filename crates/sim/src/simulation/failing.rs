@@ -62,7 +62,7 @@ impl<E: Simulated> Simulation<E> {
 
     /// Ends all faults: links carry messages, clocks keep their bounds, and every node that is down restarts.
     pub fn heal(&mut self) {
-        self.fault_schedule = None;
+        (self.fault_schedule, self.accepted_loss) = (None, None);
         self.network.heal(self.now);
         let disks = self.cluster.simulated_workers.iter_mut().filter_map(|it| it.disk.as_mut());
         disks.for_each(SimulatedDisk::heal);
@@ -402,7 +402,7 @@ impl<E: Simulated> Simulation<E> {
         Time(self.now.0 + 1 + self.random.below(after))
     }
 
-    fn restart_at(&mut self, node: NodeId, at: Time) {
+    pub(super) fn restart_at(&mut self, node: NodeId, at: Time) {
         let instance = self.cluster.instances[node.0 as usize];
         self.queue.push(at, SimulationEvent::Restart { node, instance, lost: false });
     }
@@ -462,8 +462,11 @@ impl<E: Simulated> Simulation<E> {
         }
         truth.shards.iter().filter(|it| it.voters.contains(&node)).all(|it| {
             let others = it.full_voters().filter(|voter| *voter != node);
-            let remembers =
-                |voter: &NodeId| !self.forgetful.contains_key(voter) && !self.gone.contains(voter);
+            let remembers = |voter: &NodeId| {
+                !self.forgetful.contains_key(voter)
+                    && !self.gone.contains(voter)
+                    && !self.stays_down(*voter)
+            };
             others.filter(remembers).count() > it.voters.len() / 2
         })
     }
@@ -520,7 +523,8 @@ impl<E: Simulated> Simulation<E> {
     /// Starts a new process of a node. It begins without memory if `wants_lost` and every shard can bear
     /// that, or if the memory was lost earlier and no manager knows yet.
     pub(super) fn restart(&mut self, node: NodeId, wants_lost: bool) {
-        if self.cluster.is_up(node) || self.gone.contains(&node) || !self.cluster.is_member(node) {
+        let is_absent = self.gone.contains(&node) || self.stays_down(node);
+        if self.cluster.is_up(node) || is_absent || !self.cluster.is_member(node) {
             return;
         }
         let is_kept = !wants_lost && self.forgetful.get(&node) != Some(&false);

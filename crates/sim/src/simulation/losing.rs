@@ -1,11 +1,24 @@
-//! A shard loses a majority of its voters at once, for good or until the healing; and what is required of a
-//! cluster in which a shard is lost (rules M11 and M12).
+//! A shard loses a majority of its voters at once, for good, until the healing, or until an operator has accepted the loss; and what
+//! is required of a cluster in which a shard is lost (rules M11 and M12).
 
 use super::{Simulation, SimulationEvent};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
 use crate::majority_loss::{Fate, MajorityLoss};
 use crate::observed::Simulated;
+use crate::violation::Violation;
+use shoal_cluster::manager::ClusterChange;
 use shoal_types::{NodeId, ShardId, Time};
+
+/// How long after it was to happen a loss is tried again, while no voter has all that is durable.
+const AGAIN_NS: u64 = 500_000;
+
+/// The loss of a majority that an operator is about to accept.
+#[derive(Debug)]
+pub(super) struct AcceptedLoss {
+    shard: ShardId,
+    /// The voters that stay down until it is over.
+    down: Vec<NodeId>,
+}
 
 impl<E: Simulated> Simulation<E> {
     /// Plans the loss of a majority of a shard's voters.
@@ -24,6 +37,9 @@ impl<E: Simulated> Simulation<E> {
     pub(super) fn lose_majority(&mut self, shard: ShardId, fate: Fate) {
         let assignment = self.configuration().and_then(|truth| truth.shard(shard)).cloned();
         let Some(assignment) = assignment else { return };
+        if fate == Fate::Accepted {
+            return self.lose_until_accepted(shard, &assignment.voters);
+        }
         let mut voters = assignment.voters;
         self.random.shuffle(&mut voters);
         if self.random.chance(2, 3) {
@@ -42,13 +58,70 @@ impl<E: Simulated> Simulation<E> {
                 Fate::CutOff => {
                     self.part(voter.0 as usize, Isolation::All, LostDirection::Both, Time::MAX);
                 }
+                Fate::Accepted => unreachable!("see above"),
             }
         }
-        if fate != Fate::CutOff {
+        if matches!(fate, Fate::Emptied | Fate::Gone) {
             self.lost = Some(shard);
             if let Some(checks) = &mut self.checks {
                 checks.loses(shard);
             }
+        }
+    }
+
+    /// All voters but one that has all that is durable lose power, and an operator accepts that. So nothing may be missing.
+    fn lose_until_accepted(&mut self, shard: ShardId, voters: &[NodeId]) {
+        let has_all = |voter: &NodeId| {
+            let checks = self.checks.as_ref();
+            self.cluster.is_up(*voter) && checks.is_some_and(|it| it.holds_all(shard, *voter))
+        };
+        let whole: Vec<NodeId> = voters.iter().copied().filter(has_all).collect();
+        let Some(survivor) = self.random.pick(&whole).copied() else {
+            let scheduled_fault = ScheduledFault::Lose(shard, Fate::Accepted);
+            let planned = SimulationEvent::Planned { scheduled_fault, until: Time::MAX };
+            return self.queue.push(Time(self.now.0 + AGAIN_NS), planned);
+        };
+        self.work.majorities_lost += 1;
+        let down: Vec<NodeId> = voters.iter().copied().filter(|it| *it != survivor).collect();
+        for voter in
+            down.iter().copied().filter(|voter| self.cluster.is_up(*voter)).collect::<Vec<_>>()
+        {
+            self.end_instance(voter, Time::MAX, false);
+        }
+        self.accepted_loss = Some(AcceptedLoss { shard, down });
+        self.plan_acceptance();
+    }
+
+    fn plan_acceptance(&mut self) {
+        let lease_ns = self.lease().as_nanos() as u64;
+        self.plan_request(lease_ns, SimulationEvent::AcceptLoss);
+    }
+
+    /// Whether the node is down until the loss of a majority is accepted.
+    pub(super) fn stays_down(&self, node: NodeId) -> bool {
+        self.accepted_loss.as_ref().is_some_and(|loss| loss.down.contains(&node))
+    }
+
+    /// Asks for the acceptance of the loss, again and again until it is over: managers refuse it while they do not know of the loss, or
+    /// the survivor is down.
+    pub(super) fn accept_loss(&mut self) -> Result<(), Violation> {
+        let Some(AcceptedLoss { shard, .. }) = self.accepted_loss else { return Ok(()) };
+        let Some(managers) = &mut self.managers else { return Ok(()) };
+        let change = ClusterChange::AcceptLoss { shard, number: 1, at_s: 0 };
+        let ask = managers.next_ask();
+        self.ask_managers(ask, &change)?;
+        self.plan_acceptance();
+        Ok(())
+    }
+
+    /// The loss of a majority is over: its voters return, each with its disks.
+    pub(super) fn loss_is_over(&mut self) {
+        let Some(AcceptedLoss { down, .. }) = self.accepted_loss.take() else { return };
+        self.work.majorities_returned += 1;
+        let lease_ns = self.lease().as_nanos() as u64;
+        for node in down {
+            let at = Time(self.now.0 + 1 + self.random.below(2 * lease_ns));
+            self.restart_at(node, at);
         }
     }
 

@@ -5,7 +5,9 @@ use crate::managers::{EpochChanges, ManagerOutput, SimulatedManagers};
 use crate::network::WorkerEnd;
 use crate::observed::Simulated;
 use crate::violation::Violation;
-use shoal_cluster::manager::{Ask, ClusterChange, Configuration, ManagerEvent, ToManager};
+use shoal_cluster::manager::{
+    Ask, ClusterChange, Configuration, LossStage, ManagerEvent, ToManager,
+};
 use shoal_cluster::topology::Topology;
 use shoal_engine::WorkerPlace;
 use shoal_types::{NodeId, ShardId, Time, WorkerId};
@@ -205,6 +207,7 @@ impl<E: Simulated> Simulation<E> {
         match applied {
             Applied::NodeAdded { node } => self.node_added(*node),
             Applied::NodeRemoved { node } => self.node_removed(*node),
+            Applied::Loss { loss, .. } if loss.stage == LossStage::Over => self.loss_is_over(),
             _ => {}
         }
         let is_known = match applied {

@@ -61,6 +61,7 @@ use crate::violation::Violation;
 use connected_process::ConnectedProcess;
 use event::SimulationEvent;
 use late_copies::LateCopies;
+use losing::AcceptedLoss;
 use shoal_cluster::manager::{Applied, Incarnation};
 use shoal_cluster::topology::Topology;
 use shoal_engine::client::{ReplyToClient, ToClient};
@@ -143,6 +144,8 @@ pub struct Simulation<E: Simulated> {
     gone: BTreeSet<NodeId>,
     /// The shard that is lost for good.
     lost: Option<ShardId>,
+    /// The loss of a majority that an operator is about to accept.
+    accepted_loss: Option<AcceptedLoss>,
     /// The number of crashes placed within recoveries.
     recovery_crashes: u32,
     fault_schedule: Option<FaultSchedule>,
@@ -206,6 +209,7 @@ impl<E: Simulated> Simulation<E> {
             forgot_after: BTreeMap::new(),
             gone: BTreeSet::new(),
             lost: None,
+            accepted_loss: None,
             recovery_crashes: 0,
             fault_schedule: None,
             late: LateCopies::new(root.fork(6)),
@@ -443,6 +447,7 @@ impl<E: Simulated> Simulation<E> {
             SimulationEvent::Log => self.exchange(),
             SimulationEvent::Change => self.change(),
             SimulationEvent::Replace => self.replace(),
+            SimulationEvent::AcceptLoss => self.accept_loss(),
             SimulationEvent::ChangeNodes => self.change_nodes(),
             SimulationEvent::Retire { node } => {
                 self.retire(node);

@@ -194,6 +194,17 @@ fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
     assert!(all, "full, failed, damaged, older and unreadable disks: {reached:?}");
 }
 
+/// From the first seed on, a majority of a shard's voters loses power, an operator accepts that, and it returns with its disks. In the
+/// last two a worker of a node that is asked what it knows of the shard reads its checkpoint later than the others.
+#[test]
+fn seeds_with_an_accepted_loss_on_disks_keep_the_rules_of_mako() {
+    let mut returned = 0;
+    for seed in ((1 << 30)..(1 << 30) + 4).chain([1_073_741_938, 1_073_741_948]) {
+        returned += kept::<Mako>(seed, RunOptions::default()).metrics.work.majorities_returned;
+    }
+    assert!(returned > 2, "majorities returned: {returned}");
+}
+
 #[test]
 fn seeds_on_bad_disks_keep_the_rules_of_mako() {
     seeds_on_bad_disks_keep_the_rules::<Mako>();

@@ -341,7 +341,7 @@ fn a_stream_that_may_be_read_again_is_not_cut() {
 /// may lack what was decided with its forgotten help after that ballot began.
 #[test]
 fn what_was_caught_up_with_under_an_old_ballot_counts_for_nothing_under_a_new_one() {
-    (70..74).for_each(catch_up_late);
+    (74..78).for_each(catch_up_late);
 }
 
 fn catch_up_late(seed: u64) {
