@@ -97,8 +97,9 @@ impl Membership {
         assert!(before > 0, "each of {} workers begins once", self.workers);
     }
 
-    /// Whether all workers have begun. No process asks to be admitted before: what it reports of a shard has to cover what any of its
-    /// workers has read (M9), and a node that [knows more](crate::Worker::exceeds) than its cluster finds that out when it is admitted.
+    /// Whether all workers have begun. No process asks to be admitted before. What it reports of a shard has to cover what any
+    /// of its workers has read (M9); and a node that [knows more](crate::Worker::exceeds) than its cluster finds that out
+    /// when it is admitted.
     pub(crate) fn have_all_begun(&self) -> bool {
         self.beginning.load(Ordering::Acquire) == 0
     }

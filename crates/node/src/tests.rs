@@ -438,6 +438,22 @@ fn a_process_begins_with_what_the_former_one_accepted() {
     );
 }
 
+/// The configuration may be known already, where it never changes. What is stored comes before it all the same.
+#[test]
+fn a_process_follows_no_configuration_before_it_has_begun() {
+    let mut former = follower(MemoryStorage::new());
+    former.append(ballot(1, 0), 0, 0, 1, &["a", "b"]);
+    let storage = former.worker.into_storages().remove(&SHARD).expect("its stream");
+    let mut follower = Follower::<true>::new(storage);
+    follower.prepare_appointment(ballot(2, FOLLOWER.0));
+    let (shard, part) = (SHARD, Bytes::from_static(b"part"));
+    assert_eq!(follower.step(WorkerEvent::CheckpointRead { shard, part }), ["read part"]);
+    let begins = follower.step(WorkerEvent::Start);
+    assert_eq!(begins[..3], ["promised e1.n0", "decided 0 a", "accepted e1.n0 2 [b]"]);
+    let stream = follower.worker.stream(SHARD).expect("its stream");
+    assert_eq!(stream.ballot(), ballot(2, FOLLOWER.0), "it prepares to lead");
+}
+
 #[test]
 fn an_engine_that_does_not_ask_is_told_nothing() {
     let mut follower = Follower::<false>::new(MemoryStorage::new());

@@ -88,8 +88,10 @@ pub struct Worker<E: Engine> {
     known_version: u64,
     /// See [`Worker::exceeds`].
     exceeds: Option<ShardId>,
-    /// The member takes events: see [`Membership::have_all_begun`].
-    has_joined: bool,
+    /// The engine has received what is stored of former processes, or is about to.
+    has_begun: bool,
+    /// The member, if this worker hosts it, takes events: see [`Membership::have_all_begun`].
+    has_member_begun: bool,
     /// The engine takes a step, or its effects are carried out.
     is_in_engine_step: bool,
     /// The streams of this worker's number, of every shard of which the node has a replica: by the configuration, and before
@@ -171,7 +173,8 @@ impl<E: Engine> Worker<E> {
             known: None,
             known_version: 0,
             exceeds: None,
-            has_joined: false,
+            has_begun: false,
+            has_member_begun: false,
             is_in_engine_step: false,
             streams_begun: streams.len() as u64,
             records: PendingRecords::new(setup.streams.faults),
@@ -272,9 +275,9 @@ impl<E: Engine> Worker<E> {
         streams.map(|(shard, held)| (shard, held.stream.into_storage())).collect()
     }
 
-    /// Messages about streams that are not here; those that came before this node had joined, or had begun to, or before what goes with them; of
-    /// former processes of nodes, of nodes that follow other managers, and those that came while this node waited for them. A
-    /// node that starts brings some about.
+    /// Messages about streams that are not here, or came before what goes with them; those that came before this node had joined, and
+    /// those of managers and clients that came before it could ask to; of former processes of nodes, of nodes that follow other
+    /// managers, and those that came while this node waited for them. A node that starts brings some about.
     pub fn strays(&self) -> u64 {
         self.strays
     }
@@ -309,6 +312,7 @@ impl<E: Engine> Worker<E> {
         let is_start = matches!(event, WorkerEvent::Start);
         if is_start {
             self.recall();
+            self.has_begun = true;
         }
         self.follow(now, effects);
         if self.exceeds.is_some() {
@@ -318,7 +322,7 @@ impl<E: Engine> Worker<E> {
             WorkerEvent::Start => {}
             WorkerEvent::Received { .. } if is_recalled => self.strays += 1,
             // It is sent again.
-            WorkerEvent::FromManager { .. } if !self.has_joined => self.strays += 1,
+            WorkerEvent::FromManager { .. } if !self.has_member_begun => self.strays += 1,
             WorkerEvent::Received {
                 from,
                 message: WorkerMessage::Engine { generation, message },
@@ -373,7 +377,7 @@ impl<E: Engine> Worker<E> {
             self.membership.begin();
             effects.effects.extend(self.nudge_host());
         }
-        self.join(now, effects);
+        self.begin_member(now, effects);
         self.pass_words(now, effects);
         self.write_records(effects);
         self.advance_checkpoint(now, effects);
@@ -394,6 +398,10 @@ impl<E: Engine> Worker<E> {
     /// Follows the configuration, and lets the engine know how long the lease lasts. The lease is read
     /// first: see [`Membership`].
     fn follow(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+        // A configuration that never changes is there before what is stored is read.
+        if !self.has_begun {
+            return;
+        }
         let lease_end = self.membership.lease_end();
         if let Some(known) = self.membership.news(&mut self.known_version) {
             self.pass_news(now, effects);
@@ -414,9 +422,9 @@ impl<E: Engine> Worker<E> {
     }
 
     /// Asks for the admission of this process when all workers have begun, if this one hosts the member.
-    fn join(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
-        if !self.has_joined && self.may_join() {
-            self.has_joined = true;
+    fn begin_member(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
+        if !self.has_member_begun && self.may_join() {
+            self.has_member_begun = true;
             self.manager_client_step(now, ManagerClientEvent::Timer, effects);
         }
     }
@@ -493,7 +501,7 @@ impl<E: Engine> Worker<E> {
             let error = Rejected::OtherWorker { worker: HOST };
             return tables::answer(client, ask, Err(error.into()), effects);
         }
-        if !self.has_joined {
+        if !self.has_member_begun {
             self.strays += 1; // The client asks again.
             return;
         }
@@ -528,7 +536,7 @@ impl<E: Engine> Worker<E> {
 
     /// Passes the workers' requests to the manager client.
     fn pass_words(&mut self, now: Time, effects: &mut WorkerEffects<E::Message, E::Observation>) {
-        if self.manager_client.is_none() || !self.has_joined {
+        if self.manager_client.is_none() || !self.has_member_begun {
             return;
         }
         for word in self.membership.words() {

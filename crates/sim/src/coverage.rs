@@ -4,10 +4,11 @@
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
 use crate::seed_ranges::{
-    BAD_DISKS_FROM, DISK_SEEDS, FULL_DISKS_FROM, OLDER_DISKS_FROM, UNREADABLE_DISKS_FROM,
+    ACCEPTED_LOSS_SEEDS, BAD_DISKS_FROM, DISK_SEEDS, FULL_DISKS_FROM, OLDER_DISKS_FROM,
+    UNREADABLE_DISKS_FROM,
 };
 use shoal_types::{Clock, ShardId, Stamp};
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 /// Coverage points that only scenarios reach so far, in `crates/node/tests/node/recovery/former_leaders.rs`:
 /// seeds are not required to reach them.
@@ -39,23 +40,30 @@ pub(crate) const OF_STREAMS: &[&str] = &[
     "worker acts within a step",
 ];
 
-/// Coverage points of seeds whose nodes have disks, each with the first seed that may reach it. These seeds are not required to
-/// reach others, nor others these.
-pub(crate) const ON_DISKS: &[(&str, u64)] = &[
-    ("power lost", DISK_SEEDS.start),
-    ("checkpoint durable", DISK_SEEDS.start),
-    ("begun with a checkpoint", DISK_SEEDS.start),
-    ("crash while blocks are written", DISK_SEEDS.start),
-    ("crash while a checkpoint is flushed", DISK_SEEDS.start),
-    ("torn end cut", DISK_SEEDS.start),
-    ("records void without a snapshot", DISK_SEEDS.start),
-    ("disk full", FULL_DISKS_FROM),
-    ("disk failed", BAD_DISKS_FROM),
-    ("older checkpoint used", BAD_DISKS_FROM),
-    ("damaged disk of no use", BAD_DISKS_FROM),
-    ("older image of a disk", OLDER_DISKS_FROM),
-    ("disk not readable", UNREADABLE_DISKS_FROM),
+/// Coverage points of engines whose shards may lose a majority.
+pub const NO_LOSS: &[&str] = &["majority of a shard lost", "accepted loss, and return with disks"];
+
+/// Coverage points of seeds whose nodes have disks, each with the seeds that may reach it. These seeds are not required to reach
+/// others, nor others these.
+pub(crate) const ON_DISKS: &[(&str, Range<u64>)] = &[
+    ("power lost", ALL_ON_DISKS),
+    ("checkpoint durable", ALL_ON_DISKS),
+    ("begun with a checkpoint", ALL_ON_DISKS),
+    ("crash while blocks are written", ALL_ON_DISKS),
+    ("crash while a checkpoint is flushed", ALL_ON_DISKS),
+    ("torn end cut", ALL_ON_DISKS),
+    ("records void without a snapshot", ALL_ON_DISKS),
+    ("disk full", FULL_DISKS_FROM..DISK_SEEDS.end),
+    ("disk failed", BAD_DISKS_FROM..DISK_SEEDS.end),
+    ("older checkpoint used", BAD_DISKS_FROM..DISK_SEEDS.end),
+    ("damaged disk of no use", BAD_DISKS_FROM..DISK_SEEDS.end),
+    ("older image of a disk", OLDER_DISKS_FROM..DISK_SEEDS.end),
+    ("disk not readable", UNREADABLE_DISKS_FROM..DISK_SEEDS.end),
+    ("accepted loss, and return with disks", ACCEPTED_LOSS_SEEDS),
 ];
+
+/// The seeds whose nodes have disks.
+pub(crate) const ALL_ON_DISKS: Range<u64> = DISK_SEEDS.start..ACCEPTED_LOSS_SEEDS.end;
 
 macro_rules! coverage {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {

@@ -207,6 +207,12 @@ impl SimulatedDisk {
             (fail_within_ns > 0).then(|| Time(now.0 + self.random.below(fail_within_ns)));
     }
 
+    /// Each operation of a log takes this long from now on.
+    pub(crate) fn set_delay(&mut self, each: Duration) {
+        let stall = Duration::ZERO;
+        self.queue.set_delays(DiskDelays { least: each, most: each, stalls_one_in: 0, stall });
+    }
+
     /// There is room, and nothing fails, from now on.
     pub(crate) fn heal(&mut self) {
         (self.full, self.fails_at) = (Vec::new(), None);

@@ -28,7 +28,7 @@ pub(crate) const COMMIT_IDS_FROM: u64 = 1 << 27;
 /// From this seed on, nodes are added and removed while clients run. Lower seeds keep the meaning that they had before.
 pub(crate) const NODES_FROM: u64 = 1 << 28;
 
-/// In these seeds nodes have disks, and power fails. Others keep the meaning that they had before.
+/// In these seeds, and in [`ACCEPTED_LOSS_SEEDS`], nodes have disks, and power fails. Others keep the meaning that they had before.
 pub(crate) const DISK_SEEDS: Range<u64> = 1 << 29..1 << 30;
 
 /// Of these seeds, from this one on, disks are full at times.

@@ -316,7 +316,8 @@ impl<'f, F: Folder + ?Sized> BlockReader<'f, F> {
         check_owner(&self.name, &header, identity)?;
         let [found, first, ..] = header.numbers;
         match found == number {
-            true => Ok(CheckpointHead { identity: header.identity, number, first }),
+            true if first > 0 => Ok(CheckpointHead { identity: header.identity, number, first }),
+            true => Err(self.damaged(0, "it needs a segment that cannot be")),
             false => Err(self.damaged(0, "it is the checkpoint of another number")),
         }
     }

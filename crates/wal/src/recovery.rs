@@ -244,6 +244,11 @@ fn survey(
         let cluster = header.identity.cluster.or(expected.and_then(|identity| identity.cluster));
         expected = Some(LogIdentity { cluster, ..header.identity });
         let [serial, incarnation, bytes, previous_end] = header.numbers;
+        // The next segment and the next process have greater ones.
+        if serial == 0 || serial == u64::MAX || incarnation == u64::MAX {
+            let what = "its header has numbers that no segment has";
+            return Err(LogError::Damaged { file: name, offset: 0, what });
+        }
         let length = folder.length(&name)?;
         if length != bytes {
             let what = "the file is not as long as its header says";

@@ -270,6 +270,11 @@ impl DiskQueue {
         DiskQueue { delays, random, waiting: VecDeque::new(), making: VecDeque::new() }
     }
 
+    /// What effects take that are submitted from now on.
+    pub fn set_delays(&mut self, delays: DiskDelays) {
+        self.delays = delays;
+    }
+
     /// Takes an effect at the time `now`.
     pub fn submit(&mut self, now: Duration, effect: LogEffect) {
         let (least, most) = (self.delays.least, self.delays.most);

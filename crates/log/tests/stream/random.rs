@@ -368,6 +368,7 @@ fn lose_power_after_a_promise(faults: StreamPlantedBugs) -> Result<(), String> {
     cluster.restart(three, None)?;
     cluster.step(one, propose("b"))?;
     exchange(&mut cluster, &[one, three])?;
+    assert_eq!(cluster.truth, ["a", "b"], "the former leader has a majority");
     cluster.step(two, propose("c"))?;
     exchange(&mut cluster, &[two, three])
 }

@@ -240,6 +240,15 @@ impl Durable {
         }
     }
 
+    /// The loss of these voters was accepted: what they accept from now on does not count, and what they find on their disks.
+    pub fn void<'n>(&mut self, shard: ShardId, nodes: impl Iterator<Item = &'n NodeId> + Clone) {
+        for worker in self.workers() {
+            let voters = self.stream(shard, worker).voters.iter_mut();
+            let is_void = |voter: &&mut Voter| nodes.clone().any(|node| *node == voter.node);
+            voters.filter(is_void).for_each(|voter| voter.remembers = false);
+        }
+    }
+
     /// A replica that had lost its memory has caught up: it holds at least the entries that were durable when
     /// its memory was lost.
     ///

@@ -221,6 +221,11 @@ impl<R: EngineRules> Checks<R> {
         self.durable.holds_all(shard, node)
     }
 
+    /// The loss of a majority was accepted: its former voters count no more.
+    pub fn void<'n>(&mut self, shard: ShardId, nodes: impl Iterator<Item = &'n NodeId> + Clone) {
+        self.durable.void(shard, nodes);
+    }
+
     /// Declares a shard lost for good: versions that depend on it may stay undecided.
     pub fn loses(&mut self, shard: ShardId) {
         self.lost = Some(shard);

@@ -7,9 +7,8 @@ mod tiga;
 mod two_phase_commit;
 mod zeus;
 
-use crate::coverage::{BEYOND_SEEDS, ON_DISKS};
+use crate::coverage::{ALL_ON_DISKS, BEYOND_SEEDS, ON_DISKS};
 use crate::run::{RunOptions, RunReport, run};
-use crate::seed_ranges::DISK_SEEDS;
 use crate::subject::{AnyPlantedBug, Subject};
 use shoal_registry::Protocol;
 
@@ -47,10 +46,9 @@ impl SimulatedEngine {
     /// Whether its seeds from this one on are required to reach a coverage point of the simulator.
     pub fn is_to_reach(&self, point: &str, first: u64) -> bool {
         let on_disks = ON_DISKS.iter().find(|(other, _)| *other == point);
-        let is_possible = match (on_disks, DISK_SEEDS.contains(&first)) {
-            (Some((_, from)), true) => first >= *from,
-            (None, false) => true,
-            (Some(_), false) | (None, true) => false,
+        let is_possible = match on_disks {
+            Some((_, seeds)) => seeds.contains(&first),
+            None => !ALL_ON_DISKS.contains(&first),
         };
         is_possible
             && !self.not_reached.iter().any(|points| points.contains(&point))
@@ -59,7 +57,7 @@ impl SimulatedEngine {
 
     /// The counters of rare paths of its own that its seeds from this one on are required to reach: [`Subject::PATHS`].
     pub fn paths(&self, first: u64) -> &'static [&'static str] {
-        if DISK_SEEDS.contains(&first) { &[] } else { self.paths }
+        if ALL_ON_DISKS.contains(&first) { &[] } else { self.paths }
     }
 
     /// All engines, in the order of the registry.

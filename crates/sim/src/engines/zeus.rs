@@ -2,7 +2,7 @@
 //! planted in it.
 
 use crate::clients::tables::CreatedTables;
-use crate::coverage::OF_STREAMS;
+use crate::coverage::{NO_LOSS, OF_STREAMS};
 use crate::draw::one_of;
 use crate::fault_schedule::FaultWeights;
 use crate::scenario::{ClientWork, FAR_ROUND_TRIP, Scenario, partitioning};
@@ -36,13 +36,13 @@ impl Subject for Zeus {
     /// Its streams are empty, and its scenarios have few of the faults that take several copies at once ([`Subject::fit`]).
     const NOT_REACHED: &'static [&'static [&'static str]] = &[
         OF_STREAMS,
+        NO_LOSS,
         &[
             "clock beyond its bounds",
             "database full",
             "datacenter lost",
             "forgets what few have",
             "leader fails while a copy begins",
-            "majority of a shard lost",
             "node gone for good",
             "one leader back, the next cut off",
             "records void without a snapshot",

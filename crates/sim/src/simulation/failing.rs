@@ -53,6 +53,13 @@ impl<E: Simulated> Simulation<E> {
         self.cluster.slowdown_percent[node.0 as usize] = percent;
     }
 
+    /// Sets the time that each operation of a node's disks takes.
+    pub fn set_disk_delay(&mut self, node: NodeId, each: Duration) {
+        let workers = self.cluster.workers_of(node);
+        let workers = &mut self.cluster.simulated_workers[workers];
+        workers.iter_mut().filter_map(|it| it.disk.as_mut()).for_each(|it| it.set_delay(each));
+    }
+
     /// Clocks will exceed their bounds: leases need not hold, and every other rule does.
     pub fn expect_wild_clocks(&mut self) {
         if let Some(checks) = &mut self.checks {
@@ -577,8 +584,8 @@ impl<E: Simulated> Simulation<E> {
         }
     }
 
-    /// How long after its process a worker begins. One that reads a large checkpoint may be much later than the one that hosts the
-    /// node's member of the cluster: the node is admitted by then.
+    /// How long after its process a worker begins. One that reads a large checkpoint may be much later than the others: the node asks to
+    /// be admitted when the last of them has begun.
     fn draw_begin(&mut self, simulated_worker: usize) -> u64 {
         let state = &self.cluster.simulated_workers[simulated_worker];
         let reads = !state.begins_with.is_empty() && state.place.worker != WorkerId(0);

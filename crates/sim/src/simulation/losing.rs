@@ -10,7 +10,7 @@ use shoal_cluster::manager::ClusterChange;
 use shoal_types::{NodeId, ShardId, Time};
 
 /// How long after it was to happen a loss is tried again, while no voter has all that is durable.
-const AGAIN_NS: u64 = 500_000;
+const AGAIN_NS: u64 = 5_000_000;
 
 /// The loss of a majority that an operator is about to accept.
 #[derive(Debug)]

@@ -10,5 +10,6 @@ mod recovery_rules;
 mod rules;
 mod seeds;
 mod sizes;
+mod slow_disk;
 mod two_phase_commit_rules;
 mod zeus_rules;

@@ -194,8 +194,8 @@ fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
     assert!(all, "full, failed, damaged, older and unreadable disks: {reached:?}");
 }
 
-/// From the first seed on, a majority of a shard's voters loses power, an operator accepts that, and it returns with its disks. In the
-/// last two a worker of a node that is asked what it knows of the shard reads its checkpoint later than the others.
+/// From the first seed on, a majority of a shard's voters loses power, an operator accepts that, and it returns with its disks. With
+/// `join-before-begun`, in the last two a node is asked what it knows of the shard while one of its workers reads its checkpoint.
 #[test]
 fn seeds_with_an_accepted_loss_on_disks_keep_the_rules_of_mako() {
     let mut returned = 0;

@@ -98,6 +98,8 @@ struct Restoring {
     next_table: TableId,
     /// The log has to reach this.
     end: Clock,
+    /// The greatest clock of a row in the checkpoint.
+    newest: Clock,
     /// The last clock that was replayed.
     last: Clock,
     /// Keys that deltas were for whose bases are not there. The log deletes them, or drops their tables: that was done before the
@@ -116,6 +118,7 @@ impl Restoring {
             begin: Clock::ZERO,
             next_table: TableId(0),
             end: Clock::ZERO,
+            newest: Clock::ZERO,
             last: Clock::ZERO,
             missing: BTreeSet::new(),
         })
@@ -154,7 +157,8 @@ impl Restoring {
     fn block(&mut self, kind: u8, block: &[u8]) -> Result<(), Wrong> {
         match kind {
             records::HEAD => {
-                let begin = CheckpointBegin::decode(block).ok_or("its head is no head")?;
+                let begin = CheckpointBegin::decode(block).filter(|it| may_be(it.clock));
+                let begin = begin.ok_or("its head is no head")?;
                 (self.begin, self.next_table) = (begin.clock, begin.next_table);
                 for table in (0..begin.next_table.0).map(TableId) {
                     match begin.tables.iter().find(|(_, named)| *named == table) {
@@ -166,8 +170,11 @@ impl Restoring {
             }
             records::ROWS => self.rows(block),
             records::TAIL => {
-                self.end = Clock(Fields(block).u64().ok_or("its tail is no tail")?);
-                Ok(())
+                self.end = transaction_clock(&mut Fields(block)).ok_or("its tail is no tail")?;
+                match self.newest <= self.end {
+                    true => Ok(()),
+                    false => Err("a row is newer than its tail".into()),
+                }
             }
             _ => Err("a block of an unknown kind".into()),
         }
@@ -184,7 +191,8 @@ impl Restoring {
         let mut fields = Fields(block);
         let mut rows = Vec::new();
         while !fields.is_empty() {
-            let clock = Clock(fields.u64().ok_or("a row is cut")?);
+            let clock = transaction_clock(&mut fields).ok_or("a row is cut")?;
+            self.newest = self.newest.max(clock);
             rows.push((fields.write().ok_or("a row is cut")?, clock));
         }
         self.put(rows)
@@ -256,7 +264,8 @@ impl Restoring {
         let mut fields = Fields(record.payload);
         match record.kind {
             records::TRANSACTION => {
-                let clock = Clock(fields.u64().ok_or("a transaction without a clock")?);
+                let clock =
+                    transaction_clock(&mut fields).ok_or("a transaction without a clock")?;
                 if clock <= self.begin {
                     return Ok(());
                 }
@@ -299,6 +308,16 @@ impl Restoring {
             next = self.session.free_table(&place, usize::MAX);
         }
     }
+}
+
+/// Whether a transaction may have this clock: the next one has a greater one.
+fn may_be(clock: Clock) -> bool {
+    clock < Clock(u64::MAX)
+}
+
+/// The clock of a transaction.
+fn transaction_clock(fields: &mut Fields<'_>) -> Option<Clock> {
+    fields.u64().map(Clock).filter(|clock| may_be(*clock))
 }
 
 /// What is wrong with a record or a block.

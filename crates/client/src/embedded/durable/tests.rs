@@ -245,7 +245,6 @@ fn after_any_loss_of_power_there_are_the_transactions_up_to_one_clock() {
     assert!(checkpoints > 1000, "{checkpoints} checkpoints");
 }
 
-/// Power is lost in every step of a checkpoint.
 /// What is restored from a log of these changes of one row, each with its clock.
 fn restored_from(changes: &[(u64, Change<&[u8]>)]) -> Result<State, OpenError> {
     let mut process = Process::start(VirtualDisk::new());
@@ -287,6 +286,7 @@ fn a_delta_that_does_not_fit_its_row_is_damage() {
     }
 }
 
+/// Power is lost in every step of a checkpoint.
 #[test]
 fn a_checkpoint_that_is_cut_short_changes_nothing() {
     let mut random = Random::new(1);
