@@ -37,7 +37,8 @@
 //! A row that changes in few places is in the log as a delta on its former version, which that log, or the checkpoint, has before
 //! it; but not where the row was deleted above C0, or its table dropped, and the walk came by later and found nothing. Then the
 //! base of a delta above C0 is missing, and so is that of each until the deletion, which the log has, since C1 is not below its
-//! clock. These deltas are passed over. A key whose bases are missing at the end of the log is damage.
+//! clock. These deltas are passed over. A key whose bases are missing at the end of the log is damage,
+//! and so is a delta that does not fit the row that is there.
 //!
 //! Read in this order: `records.rs`, `clock_order.rs`, `durable_clock.rs`, `shared.rs`, `durability.rs`, `log_thread.rs`, `restore.rs`,
 //! `checkpoint.rs`, `backup.rs`, `log.rs`, `examine.rs`.
