@@ -98,7 +98,7 @@ impl Membership {
     }
 
     /// Whether all workers have begun. No process asks to be admitted before. What it reports of a shard has to cover what any
-    /// of its workers has read (M9); and a node that [knows more](crate::Worker::exceeds) than its cluster finds that out
+    /// of its workers has read; and a node that [knows more](crate::Worker::exceeds) than its cluster finds that out
     /// when it is admitted.
     pub(crate) fn have_all_begun(&self) -> bool {
         self.beginning.load(Ordering::Acquire) == 0

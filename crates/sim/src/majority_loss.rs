@@ -1,7 +1,7 @@
 //! The loss of a majority of a shard's voters at once.
 
 use crate::draw::one_of;
-use shoal_types::{Random, ShardId};
+use shoal_types::{NodeId, Random, ShardId};
 
 /// A shard that loses a majority of its voters at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,14 @@ pub enum Fate {
     /// The voters lose power while another one has all that is durable; they return with their disks when an operator has accepted
     /// the loss.
     Accepted,
+}
+
+/// The loss of a majority that an operator is about to accept.
+#[derive(Debug)]
+pub(crate) struct AcceptedLoss {
+    pub(crate) shard: ShardId,
+    /// The voters that stay down until it is over.
+    pub(crate) down: Vec<NodeId>,
 }
 
 impl MajorityLoss {

@@ -3,7 +3,7 @@
 
 use super::{Simulation, SimulationEvent};
 use crate::fault_schedule::{Isolation, LostDirection, ScheduledFault};
-use crate::majority_loss::{Fate, MajorityLoss};
+use crate::majority_loss::{AcceptedLoss, Fate, MajorityLoss};
 use crate::observed::Simulated;
 use crate::violation::Violation;
 use shoal_cluster::manager::ClusterChange;
@@ -11,14 +11,6 @@ use shoal_types::{NodeId, ShardId, Time};
 
 /// How long after it was to happen a loss is tried again, while no voter has all that is durable.
 const AGAIN_NS: u64 = 5_000_000;
-
-/// The loss of a majority that an operator is about to accept.
-#[derive(Debug)]
-pub(super) struct AcceptedLoss {
-    shard: ShardId,
-    /// The voters that stay down until it is over.
-    down: Vec<NodeId>,
-}
 
 impl<E: Simulated> Simulation<E> {
     /// Plans the loss of a majority of a shard's voters.

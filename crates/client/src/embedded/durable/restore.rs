@@ -315,7 +315,7 @@ fn may_be(clock: Clock) -> bool {
     clock < Clock(u64::MAX)
 }
 
-/// The clock of a transaction.
+/// Takes a clock, if a transaction may have it.
 fn transaction_clock(fields: &mut Fields<'_>) -> Option<Clock> {
     fields.u64().map(Clock).filter(|clock| may_be(*clock))
 }

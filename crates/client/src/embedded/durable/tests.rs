@@ -260,7 +260,7 @@ fn restored_from(changes: &[(u64, Change<&[u8]>)]) -> Result<State, OpenError> {
 }
 
 #[test]
-fn a_delta_that_does_not_fit_its_row_is_damage() {
+fn what_no_database_writes_is_damage() {
     let row = |byte: u8| [byte; 9];
     let delta = |base: u64, length: u32| {
         let patch = &[2, 0, 1, 0, 7][..];
@@ -276,6 +276,9 @@ fn a_delta_that_does_not_fit_its_row_is_damage() {
         vec![(10, one), (20, Change::Delete), (30, delta(20, 9))],
         vec![(10, one), (20, delta(15, 9))],
         vec![(10, delta(5, 9))],
+        // The next transaction could have no clock.
+        vec![(u64::MAX, one)],
+        vec![(20, one), (10, two)],
     ];
     for changes in misfits {
         let restored = restored_from(&changes);
