@@ -241,11 +241,11 @@ impl Durable {
     }
 
     /// The loss of these voters was accepted: what they accept from now on does not count, and what they find on their disks.
-    pub fn void<'n>(&mut self, shard: ShardId, nodes: impl Iterator<Item = &'n NodeId> + Clone) {
+    pub fn void(&mut self, shard: ShardId, is_void: impl Fn(NodeId) -> bool) {
         for worker in self.workers() {
             let voters = self.stream(shard, worker).voters.iter_mut();
-            let is_void = |voter: &&mut Voter| nodes.clone().any(|node| *node == voter.node);
-            voters.filter(is_void).for_each(|voter| voter.remembers = false);
+            let void = voters.filter(|voter| is_void(voter.node));
+            void.for_each(|voter| voter.remembers = false);
         }
     }
 

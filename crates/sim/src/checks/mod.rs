@@ -222,8 +222,8 @@ impl<R: EngineRules> Checks<R> {
     }
 
     /// The loss of a majority was accepted: its former voters count no more.
-    pub fn void<'n>(&mut self, shard: ShardId, nodes: impl Iterator<Item = &'n NodeId> + Clone) {
-        self.durable.void(shard, nodes);
+    pub fn void(&mut self, shard: ShardId, is_void: impl Fn(NodeId) -> bool) {
+        self.durable.void(shard, is_void);
     }
 
     /// Declares a shard lost for good: versions that depend on it may stay undecided.

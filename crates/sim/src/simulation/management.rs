@@ -224,7 +224,9 @@ impl<E: Simulated> Simulation<E> {
                     checks.remembers(self.now, *shard, *replica)?;
                 }
                 Applied::TableDropped { table } => checks.table_dropped(*table),
-                Applied::Loss { shard, loss } => checks.void(*shard, loss.void.keys()),
+                Applied::Loss { shard, loss } => {
+                    checks.void(*shard, |node| loss.void.contains_key(&node));
+                }
                 Applied::Out { shard, epoch, since } => {
                     // Several commands may be applied in one step: the open epoch may be a later one than
                     // when the shard went out.

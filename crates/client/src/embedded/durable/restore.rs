@@ -213,7 +213,7 @@ impl Restoring {
             Replayed::Waits => _ = missing.insert((write.table, write.key.into())),
             Replayed::Won | Replayed::GaveWay if missing.is_empty() => {}
             Replayed::Won | Replayed::GaveWay => {
-                _ = missing.remove(&(write.table, write.key.into()))
+                _ = missing.remove(&(write.table, write.key.into()));
             }
         };
         // The log is replayed in order: nothing older comes after a tombstone.
