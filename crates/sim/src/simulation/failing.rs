@@ -488,12 +488,17 @@ impl<E: Simulated> Simulation<E> {
         E::MEMBERSHIP_EPOCHS && self.topology.durability().is_on_disk()
     }
 
-    /// Whether all other nodes are there, none of them without memory, and have copies of all that this one has. A disk that is lost while
-    /// another voter of a shard is out takes the majority of that shard's directory.
+    /// Whether all other nodes are there and admitted, none of them without memory, and have copies of all that this one has. A disk that
+    /// is lost while another voter of a shard is out, or is about to be declared dead since it does not get admitted in time, takes the
+    /// majority of that shard's directory (zeus, seed 807309673).
     fn others_have_all(&self, node: NodeId) -> bool {
         let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
         let mut others = nodes.filter(|other| *other != node && self.cluster.is_member(*other));
-        let are_well = others.all(|other| self.cluster.is_up(other));
+        let is_there = |other| match self.configuration() {
+            Some(truth) => self.cluster.is_up(other) && self.is_admitted_as_known(other, truth),
+            None => self.cluster.is_up(other),
+        };
+        let are_well = others.all(is_there);
         let is_lost = |other: &NodeId| *other != node;
         are_well
             && self.managers.as_ref().is_none_or(SimulatedManagers::has_all_copies)

@@ -78,7 +78,8 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 16] = [
 ];
 
 /// Seeds that found one while `zeus` ran.
-const FOUND_IN_ZEUS: [u64; 8] = [15, 32, 45, 1_900_332, 8_389_005, 8_449_632, 8_600_072, 8_600_099];
+const FOUND_IN_ZEUS: [u64; 9] =
+    [15, 32, 45, 1_900_332, 8_389_005, 8_449_632, 8_600_072, 8_600_099, 807_309_673];
 
 /// Seeds that found one while `tiga` ran.
 const FOUND_IN_TIGA: [u64; 7] =
