@@ -4,8 +4,8 @@
 use crate::metrics::Metrics;
 use crate::recovery::ShardRecoveryStage;
 use crate::seed_ranges::{
-    ACCEPTED_LOSS_SEEDS, BAD_DISKS_FROM, DISK_SEEDS, FULL_DISKS_FROM, OLDER_DISKS_FROM,
-    UNREADABLE_DISKS_FROM,
+    ACCEPTED_LOSS_SEEDS, ALL_ON_DISKS, BAD_DISKS_FROM, DISK_SEEDS, FULL_DISKS_FROM,
+    OLDER_DISKS_FROM, UNREADABLE_DISKS_FROM,
 };
 use shoal_types::{Clock, ShardId, Stamp};
 use std::ops::{AddAssign, Range};
@@ -61,9 +61,6 @@ pub(crate) const ON_DISKS: &[(&str, Range<u64>)] = &[
     ("disk not readable", UNREADABLE_DISKS_FROM..DISK_SEEDS.end),
     ("accepted loss, and return with disks", ACCEPTED_LOSS_SEEDS),
 ];
-
-/// The seeds whose nodes have disks.
-pub(crate) const ALL_ON_DISKS: Range<u64> = DISK_SEEDS.start..ACCEPTED_LOSS_SEEDS.end;
 
 macro_rules! coverage {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {

@@ -47,6 +47,9 @@ pub(crate) const UNREADABLE_DISKS_FROM: u64 = 63 << 24;
 /// accepts, and they return with their disks.
 pub(crate) const ACCEPTED_LOSS_SEEDS: Range<u64> = 1 << 30..9 << 27;
 
+/// All seeds whose nodes have disks.
+pub(crate) const ALL_ON_DISKS: Range<u64> = DISK_SEEDS.start..ACCEPTED_LOSS_SEEDS.end;
+
 /// From this seed on, one in so many has very unequal distances. Lower seeds keep the meaning that they had
 /// before.
 pub(crate) const UNEQUAL_FROM: u64 = 1 << 24;

@@ -20,6 +20,33 @@ use std::sync::Arc;
 const NOW: Time = Time(1000);
 const S: ShardId = ShardId(0);
 
+/// The workers of a process of node 1, which has `lost` its memory or has nothing to remember.
+fn begin(topology: Arc<Topology>, lost: bool) -> Vec<Worker<Mako>> {
+    let (node, workers) = (NodeId(1), topology.workers());
+    let setup = Setup {
+        topology,
+        procedures: Arc::new(Procedures::new()),
+        streams: shoal_log::StreamOptions::default(),
+        options: MakoOptions::default(),
+    };
+    let (shared, membership) = (Mako::share(&setup, node), Membership::new(workers));
+    let worker = |number| {
+        let manager_client = (number == 0).then(|| {
+            let options = manager::ManagerOptions::default();
+            ManagerClient::new(node, ProcessInstance(1), lost, options)
+        });
+        let origin = WorkerOrigin {
+            membership: Arc::clone(&membership),
+            manager_client,
+            recovered: RecoveredWorker::default(),
+            new_storage: shoal_log::MemoryStorage::new,
+            seed: 1,
+        };
+        Worker::new(WorkerId(number), node, &setup, Arc::clone(&shared), origin)
+    };
+    (0..workers).map(worker).collect()
+}
+
 /// The node 1 of a shard of three voters, which the manager has admitted with the others, the node 0 in its second process. The
 /// epoch 1 is closed.
 fn worker() -> Worker<Mako> {
@@ -39,24 +66,7 @@ fn worker() -> Worker<Mako> {
     let claim = LeadershipClaim { node: NodeId(0), incarnation: Incarnation(1), shard: S, ballot };
     apply(Action::Close { claim, epoch: Epoch(1) });
     apply(join(0, 1));
-    let setup = Setup {
-        topology,
-        procedures: Arc::new(Procedures::new()),
-        streams: shoal_log::StreamOptions::default(),
-        options: MakoOptions::default(),
-    };
-    let shared = Mako::share(&setup, NodeId(1));
-    let manager_client =
-        ManagerClient::new(NodeId(1), ProcessInstance(1), true, manager::ManagerOptions::default());
-    let membership = Membership::new(1);
-    let origin = WorkerOrigin {
-        membership,
-        manager_client: Some(manager_client),
-        recovered: RecoveredWorker::default(),
-        new_storage: shoal_log::MemoryStorage::new,
-        seed: 1,
-    };
-    let mut worker = Worker::new(WorkerId(0), NodeId(1), &setup, shared, origin);
+    let mut worker = begin(topology, true).remove(0);
     step(&mut worker, WorkerEvent::Start);
     let configuration = Arc::clone(machine.configuration());
     let message = ToNode::Welcome {
@@ -150,27 +160,8 @@ fn prepare(worker: &mut Worker<Mako>) {
 /// The other worker may have read what no other knows of a shard, when the managers ask what this node knows of it.
 #[test]
 fn a_node_asks_to_be_admitted_when_all_of_its_workers_have_begun() {
-    let setup = Setup {
-        topology: Arc::new(Topology::symmetric(1, 1, 3, 0, 2)),
-        procedures: Arc::new(Procedures::new()),
-        streams: shoal_log::StreamOptions::default(),
-        options: MakoOptions::default(),
-    };
-    let (shared, membership) = (Mako::share(&setup, NodeId(1)), Membership::new(2));
-    let [mut host, mut other] = [0, 1].map(|number| {
-        let manager_client = (number == 0).then(|| {
-            let options = manager::ManagerOptions::default();
-            ManagerClient::new(NodeId(1), ProcessInstance(1), false, options)
-        });
-        let origin = WorkerOrigin {
-            membership: Arc::clone(&membership),
-            manager_client,
-            recovered: RecoveredWorker::default(),
-            new_storage: shoal_log::MemoryStorage::new,
-            seed: 1,
-        };
-        Worker::new(WorkerId(number), NodeId(1), &setup, Arc::clone(&shared), origin)
-    });
+    let mut workers = begin(Arc::new(Topology::symmetric(1, 1, 3, 0, 2)), false).into_iter();
+    let [mut host, mut other] = [(); 2].map(|()| workers.next().expect("two workers"));
     let tells = |effects: Vec<WorkerEffect<shoal_mako::MakoMessage>>| {
         effects.iter().any(|effect| matches!(effect, WorkerEffect::Tell { .. }))
     };

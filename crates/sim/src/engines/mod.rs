@@ -7,8 +7,9 @@ mod tiga;
 mod two_phase_commit;
 mod zeus;
 
-use crate::coverage::{ALL_ON_DISKS, BEYOND_SEEDS, ON_DISKS};
+use crate::coverage::{BEYOND_SEEDS, ON_DISKS};
 use crate::run::{RunOptions, RunReport, run};
+use crate::seed_ranges::ALL_ON_DISKS;
 use crate::subject::{AnyPlantedBug, Subject};
 use shoal_registry::Protocol;
 

@@ -75,10 +75,10 @@ impl<E: Simulated> Simulation<E> {
         };
         self.work.majorities_lost += 1;
         let down: Vec<NodeId> = voters.iter().copied().filter(|it| *it != survivor).collect();
-        for voter in
-            down.iter().copied().filter(|voter| self.cluster.is_up(*voter)).collect::<Vec<_>>()
-        {
-            self.end_instance(voter, Time::MAX, false);
+        for voter in &down {
+            if self.cluster.is_up(*voter) {
+                self.end_instance(*voter, Time::MAX, false);
+            }
         }
         self.accepted_loss = Some(AcceptedLoss { shard, down });
         self.plan_acceptance();
