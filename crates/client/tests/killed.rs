@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Informs this test binary that it is the process to be killed, and where it writes.
 const CHILD: &str = "SHOAL_DISK_CHILD";
@@ -167,12 +168,14 @@ fn nothing_acknowledged_is_lost_and_nothing_is_torn() {
     assert!(all_before > 1000, "only {all_before} transactions");
 }
 
-/// One thread puts a row, and another reads it. As soon as that has its reply, the process ends.
+/// One thread puts a row, and another reads it. As soon as that has its reply, the process ends. Flushes take long, so that
+/// there is time to read what is not durable yet, also where the disk is quick or a thread waits for its core.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "it ends without closing its database")]
 fn reading_child() {
     let Ok(path) = std::env::var(CHILD) else { return };
-    let db = Db::open_with(path, options()).unwrap();
+    let slow = Options { flush_delay: Duration::from_millis(20), ..options() };
+    let db = Db::open_with(path, slow).unwrap();
     let counters = db.table("counters").unwrap();
     thread::scope(|scope| {
         scope.spawn(|| db.transact_blocking(|tx| tx.add(counters, &[0], 1)).unwrap());

@@ -27,6 +27,7 @@ use shoal_types::{Call, Database, Epoch, Error, Procedures, Rejected, Result, Ta
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Records of a dropped table that are looked at in one go.
 const FREED_AT_ONCE: usize = 1024;
@@ -62,6 +63,9 @@ pub struct Options {
     /// Of a database on disk: what is not flushed is lost with the process, as if its machine lost power. For tests. Default false.
     #[doc(hidden)]
     pub loses_unflushed: bool,
+    /// Of a database on disk: how much longer each flush takes. For tests. Default zero.
+    #[doc(hidden)]
+    pub flush_delay: Duration,
     /// Planted bugs, for tests of tests. Default: none.
     #[doc(hidden)]
     pub faults: StoreBugs,
@@ -81,6 +85,7 @@ impl Default for Options {
             log_segment_bytes: 64 << 20,
             checkpoint_log_bytes: 256 << 20,
             loses_unflushed: false,
+            flush_delay: Duration::ZERO,
             faults: StoreBugs::NONE,
             planted: EmbeddedPlantedBugs::default(),
         }
@@ -123,7 +128,7 @@ impl Embedded {
             planted: options.planted,
         };
         let make = || store_of(options);
-        let mut folder = DiskFolder::open(path)?;
+        let mut folder = DiskFolder::open(path)?.with_flush_delay(options.flush_delay);
         if options.loses_unflushed {
             folder = folder.losing_unflushed();
         }
