@@ -132,4 +132,6 @@ pub struct StreamCounters {
     pub dropped_proposals: u64,
     /// Messages sent again without an answer.
     pub retries: u64,
+    /// Messages with entries that were not taken, since the disk was too far behind.
+    pub refused_appends: u64,
 }

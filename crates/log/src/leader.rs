@@ -547,7 +547,10 @@ impl StreamLeader {
                 let own = replica.storage.accepted_ballot();
                 assert_eq!(own, self.ballot, "leads another's sequence: {self:?}");
                 let waits = !self.queue.is_empty();
-                assert!(!(waits && self.has_room(replica)), "entries wait for nothing: {self:?}");
+                assert!(
+                    !(waits && self.window_is_open(replica)),
+                    "entries wait for nothing: {self:?}"
+                );
             }
         }
     }

@@ -22,6 +22,8 @@ struct DelayedWrites {
     pending: VecDeque<StorageChange>,
     /// The bytes of entries in these.
     pending_bytes: u64,
+    /// The snapshots among them.
+    pending_restores: usize,
     /// The first of them whose records were taken.
     taken: usize,
     /// The number of decided entries after these.
@@ -117,6 +119,7 @@ impl MemoryStorage {
         let count = count.min(late.pending.len());
         for change in late.pending.drain(..count) {
             late.pending_bytes -= change.entry_bytes();
+            late.pending_restores -= usize::from(is_restore(&change));
             late.durable.apply(change);
         }
         late.taken = late.taken.saturating_sub(count);
@@ -170,6 +173,7 @@ impl MemoryStorage {
         if let Some(late) = &mut self.late {
             late.pending.clear();
             late.pending_bytes = 0;
+            late.pending_restores = 0;
             late.taken = 0;
             late.decided = late.durable.decided;
             self.seen = late.durable.clone();
@@ -179,10 +183,15 @@ impl MemoryStorage {
     fn change(&mut self, change: StorageChange) {
         if let Some(late) = &mut self.late {
             late.pending_bytes += change.entry_bytes();
+            late.pending_restores += usize::from(is_restore(&change));
             late.pending.push_back(change.clone());
         }
         self.seen.apply(change);
     }
+}
+
+fn is_restore(change: &StorageChange) -> bool {
+    matches!(change, StorageChange::Restore(_))
 }
 
 fn check_start(start: LogLength) -> Result<(), RecordError> {
@@ -217,6 +226,10 @@ impl StreamStorage for MemoryStorage {
 
     fn unpersisted_bytes(&self) -> u64 {
         self.late.as_ref().map_or(0, |late| late.pending_bytes)
+    }
+
+    fn awaits_snapshot(&self) -> bool {
+        self.late.as_ref().is_some_and(|late| late.pending_restores > 0)
     }
 
     fn promise(&mut self, ballot: Ballot) {

@@ -83,6 +83,10 @@ pub struct StreamOptions {
     /// replica that comes back late receives a snapshot. Less saves memory while a replica is away. Default
     /// 64 MiB.
     pub retain_bytes: u64,
+    /// Bytes of entries that may wait to become durable: with more, a replica takes none from its leader, and a leader appends
+    /// none, until its disk has caught up. Bounds the memory that a slow or full disk takes. Must exceed what is written while a
+    /// snapshot becomes durable, or a replica that came back late needs another one then. Default 1 GiB.
+    pub unpersisted_bytes_max: u64,
     /// Planted bugs, for tests of the checkers. Default none.
     pub faults: StreamPlantedBugs,
 }
@@ -97,6 +101,7 @@ impl Default for StreamOptions {
             retry_after: Duration::from_millis(200),
             trim_entries: 256,
             retain_bytes: 64 << 20,
+            unpersisted_bytes_max: 1 << 30,
             faults: StreamPlantedBugs::default(),
         }
     }
@@ -106,6 +111,7 @@ impl StreamOptions {
     pub(super) fn check(&self) {
         assert!(self.window_entries > 0, "a window of no entries stays shut: {self:?}");
         assert!(self.window_bytes <= self.window_bytes_max, "a window that would shrink: {self:?}");
+        assert!(self.unpersisted_bytes_max > 0, "a disk that never catches up: {self:?}");
         assert!(self.retry_after > Duration::ZERO, "retries need a pause between them: {self:?}");
     }
 }

@@ -135,6 +135,17 @@ impl<S: StreamStorage> StreamReplica<S> {
         }
     }
 
+    /// Whether the disk is near enough to take more entries of a leader: see [`StreamOptions::unpersisted_bytes_max`].
+    pub fn has_room(&self) -> bool {
+        self.storage.unpersisted_bytes() < self.options.unpersisted_bytes_max
+    }
+
+    /// Whether it is, for a leader's own entries. One that has taken a snapshot to lead does not wait for its checkpoint: the shard
+    /// would wait with it.
+    pub fn has_room_to_lead(&self) -> bool {
+        self.has_room() || self.storage.awaits_snapshot()
+    }
+
     /// Whether the node has moved to the promised leader's sequence.
     fn has_joined(&self) -> bool {
         self.storage.accepted_ballot() == self.storage.promised()
@@ -323,6 +334,11 @@ impl<S: StreamStorage> StreamReplica<S> {
             if prev > self.accepted() {
                 return self.keep_early(prev, entries);
             }
+            if !self.has_room() {
+                // As if it were lost: it is sent again.
+                self.counters.refused_appends += u64::from(!entries.is_empty());
+                return;
+            }
             let known = (self.accepted().0 - prev.0) as usize;
             entries.into_iter().skip(known).for_each(|entry| self.storage.append(entry));
         } else {
@@ -438,8 +454,7 @@ impl<S: StreamStorage> StreamReplica<S> {
         let next = self.next();
         let until = self.inbox.early.first_key_value().map_or(next, |(prev, _)| *prev);
         let will_report = self.has_joined() && until == next && length < next;
-        let has_room = self.storage.unpersisted_bytes() < self.options.window_bytes_max;
-        if will_report && length == self.acknowledged && !(asked && has_room) {
+        if will_report && length == self.acknowledged && !(asked && self.has_room()) {
             return;
         }
         self.acknowledged = length;

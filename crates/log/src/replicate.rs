@@ -65,6 +65,9 @@ impl StreamLeader {
         effects: &mut Vec<StreamEffect>,
     ) {
         let head = self.head().expect("called by those who lead");
+        for peer in &mut self.peers {
+            peer.window.received(peer.received, now, &replica.options);
+        }
         loop {
             while !self.queue.is_empty() && self.window_is_open(replica) {
                 let entry = self.queue.pop_front().expect("it is not empty");
@@ -88,15 +91,16 @@ impl StreamLeader {
         }
     }
 
-    /// Whether another entry may be appended: the undecided ones fit into the largest window of a peer.
-    fn window_is_open<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
+    /// Whether another entry may be appended: the undecided ones fit into the largest window of a peer, and the disk is not too far
+    /// behind.
+    pub fn window_is_open<S: StreamStorage>(&self, replica: &StreamReplica<S>) -> bool {
         let (log, decided) = (replica.storage.log(), replica.storage.decided());
         let flying = log.length().beyond(decided);
         let windows = self.peers.iter().map(|peer| peer.window.bytes);
         let bytes_max = windows.max().unwrap_or(replica.options.window_bytes);
-        flying == 0
-            || (flying < replica.options.window_entries
-                && log.bytes_between(decided, log.length()) < bytes_max)
+        let fits = flying < replica.options.window_entries
+            && log.bytes_between(decided, log.length()) < bytes_max;
+        replica.has_room_to_lead() && (flying == 0 || fits)
     }
 
     /// Decides what a majority of the voters has accepted under this ballot: the majority rule.
@@ -269,7 +273,6 @@ fn stream_to<S: StreamStorage>(
         return want_snapshot(peer, peer.sent, now, &replica.options, effects);
     }
     let options = &replica.options;
-    peer.window.received(peer.received, now, options);
     let (first, received) = (peer.sent, peer.received.max(log.start()));
     while peer.sent < log.length() {
         let room = options.window_entries.saturating_sub(peer.sent.beyond(received));

@@ -37,6 +37,8 @@ pub trait StreamStorage: fmt::Debug {
     fn persisted(&self) -> Persisted;
     /// The bytes of the entries in those writes.
     fn unpersisted_bytes(&self) -> u64;
+    /// Whether a snapshot from which it was restored is not durable: what follows waits for that.
+    fn awaits_snapshot(&self) -> bool;
 
     /// Stores a promise.
     fn promise(&mut self, ballot: Ballot);

@@ -340,6 +340,7 @@ pub fn streams(
         retry_after,
         trim_entries,
         retain_bytes,
+        unpersisted_bytes_max: one_of(&mut random.fork(2), &[64 << 10, 1 << 20, 1 << 30]),
         faults,
     }
 }

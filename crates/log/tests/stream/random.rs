@@ -59,6 +59,7 @@ impl Run {
             message_bytes_max: random.range_inclusive(1, 40),
             trim_entries: 256,
             retain_bytes: u64::MAX,
+            unpersisted_bytes_max: random.range_inclusive(1, 200),
             retry_after: Duration::from_millis(50),
             faults,
         };

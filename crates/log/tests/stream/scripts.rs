@@ -4,7 +4,8 @@
 //! anew; read the difference before you commit it.
 //!
 //! ```text
-//! cluster voters=1,2,3 [learners=4] [others=5] [window=N] [window_bytes=N] [window_bytes_max=N] [message=N] [late]
+//! cluster voters=1,2,3 [learners=4] [others=5] [window=N] [window_bytes=N] [window_bytes_max=N] [message=N]
+//!         [unpersisted=N] [late]
 //! lead NODE EPOCH           propose NODE ENTRY…        persist NODE [CHANGES]
 //! deliver [FILTER…]         drop [FILTER…]             repeat [FILTER…]   (from= to= kind= count=)
 //! settle                    reverse  (what is on its way)
@@ -72,6 +73,7 @@ fn build(words: &Words<'_>) -> Cluster {
         window_bytes: words.named("window_bytes").unwrap_or(default.window_bytes),
         window_bytes_max: words.named("window_bytes_max").unwrap_or(default.window_bytes_max),
         message_bytes_max: words.named("message").unwrap_or(default.message_bytes_max),
+        unpersisted_bytes_max: words.named("unpersisted").unwrap_or(default.unpersisted_bytes_max),
         ..default
     };
     let members = StreamMembers {
@@ -185,6 +187,7 @@ fn show_nodes(cluster: &mut Cluster) {
                 ("late", counters.late_messages),
                 ("dropped", counters.dropped_proposals),
                 ("retries", counters.retries),
+                ("refused", counters.refused_appends),
             ] {
                 if count > 0 {
                     write!(line, " {name}={count}").expect("a string");
