@@ -1,7 +1,7 @@
 //! The logs of a node's workers on disk, from the folder to what each worker begins with.
 //!
 //! ```text
-//! DATA/log/volume        whose folder it is; in which boot of the kernel it was used
+//! DATA/log/volume        whose folder it is; with which durability it was used, in which boot of the kernel
 //! DATA/log/worker-0/     log-000000 log-000001 … checkpoint-000000000007 lock
 //! DATA/log.damaged-1/    set aside
 //! ```
@@ -98,6 +98,8 @@ pub(crate) struct Volume {
     pub(crate) workers: u32,
     /// A random number, drawn when the folder was first used.
     pub(crate) volume: u64,
+    /// The durability with which it was used last; `None` where an earlier build wrote the file.
+    durability: Option<Durability>,
     /// The boot in which it was used last.
     boot: String,
 }
@@ -233,18 +235,19 @@ impl OpenedDisks {
             set_aside(data)?;
         }
         let found = Volume::read(&path)?;
-        let new = Volume { node: owner.node, workers: owner.workers, volume: new_volume, boot };
+        let DisksOwner { node, workers, .. } = owner;
+        let durability = Some(owner.durability);
+        let new = Volume { node, workers, volume: new_volume, durability, boot };
         let Some(found) = found else { return OpenedDisks::begin(&path, owner, &new) };
         found.check(&path, &new)?;
         // What the kernel had may not have reached the disk, unless the node had stopped in order.
-        let is_doubtful = owner.durability == Durability::Async
-            && found.is_other_boot()
-            && !owner.planted.trust_other_boots;
+        let was_async = found.durability.unwrap_or(owner.durability) == Durability::Async;
+        let is_doubtful = was_async && found.is_other_boot() && !owner.planted.trust_other_boots;
         match open_all(&path, owner, found.volume) {
             Ok(workers) if is_doubtful && !workers.iter().all(|worker| worker.is_sealed) => {
                 tracing::warn!(
                     node = %owner.node, path = %path.display(),
-                    "the machine was started anew since this node ran, which had not stopped in order, and its durability is async: its \
+                    "the machine was started anew since this node ran, which had not stopped in order, and its durability was async: its \
                      logs are set aside"
                 );
                 drop(workers);
@@ -260,7 +263,13 @@ impl OpenedDisks {
                 OpenedDisks::begin_anew(data, owner, &new)
             }
             Ok(workers) => {
-                Volume { boot: new.boot, ..found }.write(&path)?;
+                if was_async && owner.durability != Durability::Async {
+                    // From now on the durability says that all of it is on the disk.
+                    let mut folders = workers.iter().map(|worker| &worker.disk.folder);
+                    let flushed = folders.try_for_each(DiskFolder::flush_all);
+                    flushed.map_err(|error| failed(&path, error))?;
+                }
+                Volume { boot: new.boot, durability: new.durability, ..found }.write(&path)?;
                 // All of them, where that process had not written to any.
                 let is_lost = workers.iter().any(|worker| worker.is_new);
                 Ok(OpenedDisks { workers, is_lost })
@@ -366,6 +375,11 @@ fn open_one(
 }
 
 impl Volume {
+    /// Whether what was written may not have reached the disk if the machine was started anew, as far as the file says.
+    pub(crate) fn may_be_async(&self) -> bool {
+        self.durability != Some(Durability::Fsync)
+    }
+
     /// Whether the machine was started anew since the folder was used last, or may have been.
     pub(crate) fn is_other_boot(&self) -> bool {
         let present = present_boot();
@@ -389,6 +403,10 @@ impl Volume {
                 node: NodeId(field("node")?.parse().ok()?),
                 workers: field("workers")?.parse().ok()?,
                 volume: u64::from_str_radix(field("volume")?, 16).ok()?,
+                durability: match field("durability") {
+                    Some(level) => Some(level.parse().ok()?),
+                    None => None,
+                },
                 boot: field("boot").unwrap_or_default().to_owned(),
             })
         };
@@ -398,9 +416,10 @@ impl Volume {
 
     /// It is on disk when this returns.
     fn write(&self, folder: &Path) -> Result<(), DisksError> {
-        let Volume { node, workers, volume, boot } = self;
-        let text =
-            format!("node {}\nworkers {workers}\nvolume {volume:016x}\nboot {boot}\n", node.0);
+        let Volume { node, workers, volume, durability, boot } = self;
+        let level = durability.map_or_else(String::new, |level| format!("durability {level}\n"));
+        let (node, volume) = (node.0, format_args!("{volume:016x}"));
+        let text = format!("node {node}\nworkers {workers}\nvolume {volume}\n{level}boot {boot}\n");
         let (path, next) = (folder.join(VOLUME), folder.join("volume.next"));
         let written = fs::write(&next, text)
             .and_then(|()| fs::File::open(&next)?.sync_all())

@@ -50,7 +50,9 @@ impl NodeExamination {
         Ok(Some(NodeExamination {
             node: volume.node,
             volume: volume.volume,
-            may_lack_writes: volume.is_other_boot() && !logs_examined.iter().all(is_sealed),
+            may_lack_writes: volume.may_be_async()
+                && volume.is_other_boot()
+                && !logs_examined.iter().all(is_sealed),
             is_void: disks::is_void(&logs),
             set_aside: disks::set_aside_before(data)?,
             logs: logs_examined,

@@ -154,8 +154,9 @@ async fn what_was_written_and_not_flushed_is_kept_where_nodes_had_stopped_in_ord
     assert_eq!([0, 1, 2].map(set_aside), [0, 0, 1]);
 }
 
-/// The logs that a node sets aside when its machine was started anew, and what it had not flushed is gone.
-async fn set_aside_after_reboot(planted: ServerPlantedBugs) -> usize {
+/// The logs that a node sets aside when its machine was started anew, what it had not flushed is gone, and its next process has this
+/// durability.
+async fn set_aside_after_reboot(planted: ServerPlantedBugs, next: Durability) -> usize {
     let place = tempfile::tempdir().expect("a folder");
     let mut cluster = start(&place, Protocol::Mako, 1, Durability::Async);
     let (node, image) = (NodeId(2), place.path().join("image"));
@@ -166,7 +167,9 @@ async fn set_aside_after_reboot(planted: ServerPlantedBugs) -> usize {
     cluster.kill(node);
     put_back(&image, &data.join("log"));
     boot_anew(&data.join("log"));
-    cluster.configs[2].planted = planted;
+    let config = &mut cluster.configs[2];
+    config.topology = Arc::new(config.topology.as_ref().clone().with_durability(next));
+    config.planted = planted;
     cluster.restart(node);
     assert_eq!(counted(&cluster, 3, node, S, 0).await, 3);
     NodeExamination::of(&data).expect("it can be read").expect("a node's").set_aside.len()
@@ -174,13 +177,16 @@ async fn set_aside_after_reboot(planted: ServerPlantedBugs) -> usize {
 
 #[tokio::test]
 async fn what_was_written_and_not_flushed_does_not_outlive_the_machine() {
-    assert_eq!(set_aside_after_reboot(ServerPlantedBugs::default()).await, 1);
+    for next in [Durability::Async, Durability::Fsync] {
+        assert_eq!(set_aside_after_reboot(ServerPlantedBugs::default(), next).await, 1, "{next}");
+    }
 }
 
 #[tokio::test]
 async fn logs_that_are_believed_after_a_reboot_are_seen() {
     let planted = ServerPlantedBugs { trust_other_boots: true };
-    assert_eq!(set_aside_after_reboot(planted).await, 0, "the bug is not seen");
+    let set_aside = set_aside_after_reboot(planted, Durability::Async).await;
+    assert_eq!(set_aside, 0, "the bug is not seen");
 }
 
 /// Removes all that a worker of a node has written.
