@@ -35,10 +35,15 @@ pub fn within_twice_and_entries<T>(file_bytes: u64, parts: usize, read: impl FnO
     result
 }
 
+/// What an operator is shown of a log, and a checkpoint, of these parts.
+pub fn examine(parts: &[Part]) -> Result<ExaminedWorkerLog, WorkerLogError> {
+    ExaminedWorkerLog::of(&mut disk_of(parts, IDENTITY, OPTIONS))
+}
+
 /// What a log, and a checkpoint, of these parts is for a worker that begins with it, as the operator's view of it says, too.
 pub fn open(parts: &[Part]) -> Result<OpenedLog, WorkerLogError> {
     let mut disk = disk_of(parts, IDENTITY, OPTIONS);
-    let examined = ExaminedWorkerLog::of(&mut disk.clone());
+    let examined = examine(parts);
     let options = WorkerLogOptions { writer: OPTIONS, checkpoint_bytes: 8 << 10 };
     let file_bytes = disk.bytes();
     let opened = within_twice_and_entries(file_bytes, parts.len(), || {
