@@ -287,6 +287,12 @@ impl<E: Engine> Worker<E> {
         self.bad_messages
     }
 
+    /// Messages with entries that the streams here have not taken, since the disk was too far behind: see
+    /// [`StreamOptions::unpersisted_bytes_max`](shoal_log::StreamOptions::unpersisted_bytes_max).
+    pub fn refused_appends(&self) -> u64 {
+        self.streams.values().map(|held| held.stream.counters().refused_appends).sum()
+    }
+
     /// The times of the event that is taken next, for an engine that uses the node's transaction clock. What brings about
     /// an event says so before the step.
     pub fn set_times(&mut self, times: EventTimes) {

@@ -137,6 +137,8 @@ fn counters(page: &mut MetricsPage, workers: &[&NodeStatus], declared: &[Metric]
     count(page, workers, "malformed_total", help, |status| status.malformed);
     let help = "Messages of peers before this process could take them, of their former processes, or of nodes that follow other managers.";
     count(page, workers, "stray_messages_total", help, |status| status.strays);
+    let help = "Messages with entries that were not taken, since the disk is too far behind; they are sent again.";
+    count(page, workers, "refused_appends_total", help, |status| status.refused_appends);
 }
 
 /// A counter with a sample for each worker.

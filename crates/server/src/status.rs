@@ -86,6 +86,9 @@ pub struct NodeStatus {
     /// managers.
     #[serde(default)]
     pub strays: u64,
+    /// Messages with entries that streams here have not taken, since the disk was too far behind.
+    #[serde(default)]
+    pub refused_appends: u64,
     /// The nodes that have managers, as far as this node knows. None where leaders never change.
     #[serde(default)]
     pub managers: Vec<u32>,
@@ -484,6 +487,7 @@ pub(crate) fn of<E: Engine>(source: &StatusSource<'_, E>, now: Time) -> NodeStat
         node_columns: node_columns::<E>(),
         malformed: source.malformed + worker.bad_messages(),
         strays: worker.strays(),
+        refused_appends: worker.refused_appends(),
         managers: managers.iter().map(|node| node.0).collect(),
         managers_version,
         manager: source.manager_inputs.and_then(manager),

@@ -52,6 +52,8 @@ pub(crate) struct SimulatedWorker<E: Engine> {
     pub bytes: u64,
     /// The keys that it had counted after its last step.
     pub keys: u64,
+    /// The appends that it had counted as refused after its last step.
+    pub refused_appends: u64,
     /// Whether changes of its streams are scheduled to become durable.
     pub persists: bool,
     /// What the streams of the node's last process had stored, where they have no disk.
@@ -133,6 +135,7 @@ impl<E: Engine> SimulatedCluster<E> {
             operations: 0,
             bytes: 0,
             keys: 0,
+            refused_appends: 0,
             persists: false,
             storages: BTreeMap::new(),
             disk: None,
@@ -309,6 +312,7 @@ impl<E: Engine> SimulatedCluster<E> {
             simulated_worker.nudged = false;
             (simulated_worker.operations, simulated_worker.bytes, simulated_worker.keys) =
                 (0, 0, 0);
+            simulated_worker.refused_appends = 0;
         }
         self.shared[node.0 as usize] = None;
     }

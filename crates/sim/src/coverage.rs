@@ -52,6 +52,7 @@ pub(crate) const ON_DISKS: &[(&str, Range<u64>)] = &[
     ("crash while blocks are written", ALL_ON_DISKS),
     ("crash while a checkpoint is flushed", ALL_ON_DISKS),
     ("torn end cut", ALL_ON_DISKS),
+    ("append refused, disk behind", ALL_ON_DISKS),
     ("records void without a snapshot", ALL_ON_DISKS),
     ("disk full", FULL_DISKS_FROM..DISK_SEEDS.end),
     ("disk failed", BAD_DISKS_FROM..DISK_SEEDS.end),
@@ -214,6 +215,8 @@ coverage! {
     torn_ends = "torn end cut",
     /// Records stood behind a snapshot from a peer that no checkpoint had.
     void_streams = "records void without a snapshot",
+    /// A replica did not take entries, since its disk was too far behind.
+    refused_appends = "append refused, disk behind",
     /// A disk had no room.
     full_disks = "disk full",
     /// A write or a flush failed, and the process ended.
@@ -293,6 +296,7 @@ impl Coverage {
         self.ended_in_finish = work.ended_in_finish;
         self.torn_ends = work.torn_ends;
         self.void_streams = work.void_streams;
+        self.refused_appends = work.refused_appends;
         self.full_disks = work.full_disks;
         self.failed_disks = work.failed_disks;
         self.older_checkpoints = work.older_checkpoints;

@@ -122,6 +122,8 @@ counts! {
         disks_put_back,
         /// Streams whose last records were void when their process began: they stood behind a snapshot without its rows.
         void_streams,
+        /// Messages with entries that a replica did not take, since its disk was too far behind.
+        refused_appends,
         /// Torn ends of logs that were cut.
         torn_ends,
         /// Workers that began with an older checkpoint, since a newer one was damaged.

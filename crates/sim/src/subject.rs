@@ -340,7 +340,7 @@ pub fn streams(
         retry_after,
         trim_entries,
         retain_bytes,
-        unpersisted_bytes_max: one_of(&mut random.fork(2), &[64 << 10, 1 << 20, 1 << 30]),
+        unpersisted_bytes_max: one_of(&mut random.fork(2), &[1 << 10, 16 << 10, 1 << 30]),
         faults,
     }
 }

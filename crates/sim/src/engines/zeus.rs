@@ -38,6 +38,7 @@ impl Subject for Zeus {
         OF_STREAMS,
         NO_LOSS,
         &[
+            "append refused, disk behind",
             "clock beyond its bounds",
             "database full",
             "datacenter lost",

@@ -566,6 +566,9 @@ impl<E: Simulated> Simulation<E> {
         let kept = counters.batch_bytes + counters.replayed_bytes;
         let kept = kept - std::mem::replace(&mut state.bytes, kept);
         let keys = counters.step_keys - std::mem::replace(&mut state.keys, counters.step_keys);
+        let refused = worker.refused_appends();
+        let before = std::mem::replace(&mut state.refused_appends, refused);
+        self.work.refused_appends += refused.saturating_sub(before);
         let is_message = |effect: &&WorkerEffect<E::Message>| {
             matches!(
                 effect,
