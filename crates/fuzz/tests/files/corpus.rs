@@ -349,25 +349,28 @@ fn write_the_kept_inputs() {
     }
 }
 
-/// The kept inputs of a target that are whole, with their names, by these.
-pub fn whole(target: &str) -> Vec<(String, Vec<u8>)> {
+/// The kept inputs of a target, with their names, by these.
+fn kept(target: &str) -> Vec<(String, Vec<u8>)> {
     let inputs = fs::read_dir(corpus(target)).expect("a folder").map(|entry| {
         let path = entry.expect("an entry").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name").to_owned();
         (name, fs::read(&path).expect("a file"))
     });
-    let mut whole: Vec<_> = inputs.filter(|(name, _)| name.starts_with("whole-")).collect();
-    whole.sort_unstable();
-    whole
+    let mut inputs: Vec<_> = inputs.collect();
+    inputs.sort_unstable();
+    inputs
+}
+
+/// Those of them that are whole.
+pub fn whole(target: &str) -> Vec<(String, Vec<u8>)> {
+    kept(target).into_iter().filter(|(name, _)| name.starts_with("whole-")).collect()
 }
 
 /// Calls `is_whole` with each kept input of a target.
 fn check(target: &str, is_whole: impl Fn(&[u8]) -> bool) {
     let (mut whole, mut damaged) = (0, 0);
-    for entry in fs::read_dir(corpus(target)).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        let found = is_whole(&fs::read(&path).expect("a file"));
+    for (name, input) in kept(target) {
+        let found = is_whole(&input);
         let expected = name.starts_with("whole-");
         assert!(expected || name.starts_with("damaged-"), "{name} says neither");
         assert_eq!(found, expected, "{target}/{name}");
