@@ -26,8 +26,8 @@ pub struct ExaminedStream {
     pub is_void: bool,
 }
 
-/// What the folder of a worker's log holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the folder of a worker's log holds. The default is that of an empty folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExaminedWorkerLog {
     /// The owner that its files name; `None` where nothing was written yet.
     pub identity: Option<LogIdentity>,
@@ -46,14 +46,17 @@ pub struct ExaminedWorkerLog {
 }
 
 impl ExaminedWorkerLog {
-    /// Reads all files of a folder. Nothing is changed where the folder cannot be changed. Of a folder that is in use, the end of
-    /// the log may look torn.
+    /// Reads all files of a folder, of any owner where `owner` is `None`. Nothing is changed where the folder cannot be changed. Of a
+    /// folder that is in use, the end of the log may look torn.
     ///
     /// # Errors
     /// Why a worker could not begin with it.
-    pub fn of(folder: &mut (impl Folder + ?Sized)) -> Result<ExaminedWorkerLog, WorkerLogError> {
+    pub fn of(
+        folder: &mut (impl Folder + ?Sized),
+        owner: Option<LogIdentity>,
+    ) -> Result<ExaminedWorkerLog, WorkerLogError> {
         let checkpoints = examine_checkpoints(folder)?;
-        let WorkerFiles { worker, void, recovered, .. } = WorkerFiles::read(folder, None)?;
+        let WorkerFiles { worker, void, recovered, .. } = WorkerFiles::read(folder, owner)?;
         let stream = |(shard, storage): (&ShardId, &shoal_log::MemoryStorage)| ExaminedStream {
             shard: *shard,
             promised: storage.promised(),

@@ -26,7 +26,9 @@ impl<E: Engine> Worker<E> {
         let node = self.node;
         let ended = self.streams.keys().filter(|shard| !known.holds(node, **shard));
         for shard in ended.copied().collect::<Vec<ShardId>>() {
-            self.streams.remove(&shard);
+            if let Some(held) = self.streams.remove(&shard) {
+                self.refused_appends_before += held.stream.counters().refused_appends;
+            }
             self.interrupt_checkpoint(shard, effects);
         }
         let streams = &self.streams;

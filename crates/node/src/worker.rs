@@ -99,6 +99,8 @@ pub struct Worker<E: Engine> {
     pub(super) streams: BTreeMap<ShardId, HostedStream>,
     /// How many streams this worker has begun.
     pub(super) streams_begun: u64,
+    /// Of the streams that have ended: see [`refused_appends`](Worker::refused_appends).
+    pub(super) refused_appends_before: u64,
     /// What streams have recorded for the log on disk.
     pub(super) records: PendingRecords,
     pub(super) checkpoints: Checkpoints,
@@ -177,6 +179,7 @@ impl<E: Engine> Worker<E> {
             has_member_begun: false,
             is_in_engine_step: false,
             streams_begun: streams.len() as u64,
+            refused_appends_before: 0,
             records: PendingRecords::new(setup.streams.faults),
             checkpoints: Checkpoints::default(),
             snapshots,
@@ -290,7 +293,8 @@ impl<E: Engine> Worker<E> {
     /// Messages with entries that the streams here have not taken, since the disk was too far behind: see
     /// [`StreamOptions::unpersisted_bytes_max`](shoal_log::StreamOptions::unpersisted_bytes_max).
     pub fn refused_appends(&self) -> u64 {
-        self.streams.values().map(|held| held.stream.counters().refused_appends).sum()
+        let now = self.streams.values().map(|held| held.stream.counters().refused_appends);
+        self.refused_appends_before + now.sum::<u64>()
     }
 
     /// The times of the event that is taken next, for an engine that uses the node's transaction clock. What brings about

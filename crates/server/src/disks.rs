@@ -66,6 +66,14 @@ pub enum DisksError {
         /// Whose it should be.
         expected: String,
     },
+    /// There are logs, and the file that says whose they are is gone.
+    #[error(
+        "{path} is missing, and there are logs beside it: put it back, or move its folder away, and the node begins without memory"
+    )]
+    NoVolume {
+        /// The file.
+        path: PathBuf,
+    },
     /// The disk has no room for the first segment.
     #[error("{path}: the disk has no room for a segment of the log")]
     Full {
@@ -86,7 +94,7 @@ impl DisksError {
             DisksError::Refused { error, .. } => {
                 matches!(error, WorkerLogError::Log(LogError::Folder(_)))
             }
-            DisksError::Foreign { .. } => false,
+            DisksError::Foreign { .. } | DisksError::NoVolume { .. } => false,
         }
     }
 }
@@ -99,7 +107,7 @@ pub(crate) struct Volume {
     /// A random number, drawn when the folder was first used.
     pub(crate) volume: u64,
     /// The durability with which it was used last; `None` where an earlier build wrote the file.
-    durability: Option<Durability>,
+    pub(crate) durability: Option<Durability>,
     /// The boot in which it was used last.
     boot: String,
 }
@@ -272,7 +280,7 @@ impl OpenedDisks {
                 Volume { boot: new.boot, durability: new.durability, ..found }.write(&path)?;
                 // All of them, where that process had not written to any.
                 let is_lost = workers.iter().any(|worker| worker.is_new);
-                Ok(OpenedDisks { workers, is_lost })
+                OpenedDisks::get_ready(workers, is_lost)
             }
             Err(DisksError::Refused { path: worker, error }) if error.is_damage() => {
                 tracing::error!(
@@ -297,7 +305,14 @@ impl OpenedDisks {
         let made = fs::create_dir_all(path).and_then(|()| flush_names(data));
         made.map_err(|error| failed(path, error))?;
         new.write(path)?;
-        Ok(OpenedDisks { workers: open_all(path, owner, new.volume)?, is_lost: true })
+        OpenedDisks::get_ready(open_all(path, owner, new.volume)?, true)
+    }
+
+    /// Has all logs name this process, which nothing did before: a log that does not end in order any more, beside a `volume` of
+    /// another boot, would be set aside by the next process, if this one ended in between.
+    fn get_ready(mut workers: Vec<OpenedWorker>, is_lost: bool) -> Result<OpenedDisks, DisksError> {
+        workers.iter_mut().try_for_each(|worker| worker.disk.get_ready())?;
+        Ok(OpenedDisks { workers, is_lost })
     }
 }
 
@@ -336,24 +351,13 @@ fn open_one(
     if let Some(flushes) = owner.flushes_fail_after {
         folder = folder.failing_after(flushes);
     }
-    // Each worker's records are its own: another number keeps them apart.
-    let volume = volume.wrapping_add(u64::from(worker.0));
-    let identity = LogIdentity { cluster: owner.cluster, node: owner.node, volume };
+    let identity = identity(owner.cluster, owner.node, volume, worker);
     let mut effects = Vec::new();
     let options = WorkerLogOptions::default();
     let opened = WorkerLog::open(&mut folder, identity, options, owner.process, &mut effects);
-    let refused = |error| DisksError::Refused { path: path.clone(), error };
     let OpenedLog {
-        mut log,
-        recovered,
-        checkpoint,
-        processes,
-        torn,
-        is_sealed,
-        is_new,
-        damaged,
-        ..
-    } = opened.map_err(refused)?;
+        log, recovered, checkpoint, processes, torn, is_sealed, is_new, damaged, ..
+    } = opened.map_err(|error| DisksError::Refused { path: path.clone(), error })?;
     if let Some(torn) = torn {
         tracing::info!(
             path = %path.display(), file = %torn.file, offset = torn.offset,
@@ -363,10 +367,6 @@ fn open_one(
     for error in damaged {
         tracing::warn!(path = %path.display(), %error, "a checkpoint is damaged: an older one is used");
     }
-    let is_ready = log.get_ready(&mut folder, &mut effects);
-    if !is_ready.map_err(|error| refused(WorkerLogError::from(error)))? {
-        return Err(DisksError::Full { path });
-    }
     let number = checkpoint.as_ref().map(|parts| parts.number);
     let begins_with =
         checkpoint.map(|parts| CheckpointToRead { folder: folder.another(), identity, parts });
@@ -374,12 +374,29 @@ fn open_one(
     Ok(OpenedWorker { disk, recovered, begins_with, processes, is_sealed, is_new })
 }
 
-impl Volume {
-    /// Whether what was written may not have reached the disk if the machine was started anew, as far as the file says.
-    pub(crate) fn may_be_async(&self) -> bool {
-        self.durability != Some(Durability::Fsync)
-    }
+/// The owner that the files of a worker's log name. Each worker's records are its own: another number keeps them apart.
+pub(crate) fn identity(
+    cluster: Option<ClusterId>,
+    node: NodeId,
+    volume: u64,
+    worker: WorkerId,
+) -> LogIdentity {
+    LogIdentity { cluster, node, volume: volume.wrapping_add(u64::from(worker.0)) }
+}
 
+impl OpenedDisk {
+    /// Has the log durably name this process.
+    fn get_ready(&mut self) -> Result<(), DisksError> {
+        let path = self.folder.path().to_owned();
+        match self.log.get_ready(&mut self.folder, &mut self.effects) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(DisksError::Full { path }),
+            Err(error) => Err(DisksError::Refused { path, error: error.into() }),
+        }
+    }
+}
+
+impl Volume {
     /// Whether the machine was started anew since the folder was used last, or may have been.
     pub(crate) fn is_other_boot(&self) -> bool {
         let present = present_boot();
@@ -387,11 +404,15 @@ impl Volume {
     }
 
     /// What the folder of the logs says; `None` where there is none.
-    pub(crate) fn read(path: &Path) -> Result<Option<Volume>, DisksError> {
-        let path = path.join(VOLUME);
+    pub(crate) fn read(folder: &Path) -> Result<Option<Volume>, DisksError> {
+        let path = folder.join(VOLUME);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // It is written before the first log is.
+                let has_logs = worker_folder(folder, WorkerId(0)).exists();
+                return if has_logs { Err(DisksError::NoVolume { path }) } else { Ok(None) };
+            }
             Err(error) => return Err(failed(&path, error)),
         };
         let field = |name: &str| {

@@ -3,7 +3,7 @@
 use crate::disks::{self, DisksError, Volume};
 use shoal_disk::DiskFolder;
 use shoal_node::{ExaminedWorkerLog, WorkerLogError};
-use shoal_types::{NodeId, WorkerId};
+use shoal_types::{Durability, NodeId, WorkerId};
 use std::path::Path;
 
 /// The log of a worker, or why it cannot be used.
@@ -15,6 +15,17 @@ pub struct ExaminedLog {
     pub log: Result<ExaminedWorkerLog, WorkerLogError>,
 }
 
+/// What the logs of a node that had not stopped in order lost when its machine was started anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebootLoss {
+    /// Nothing: with `fsync`, or where the node had stopped in order, or the machine was not started anew.
+    Nothing,
+    /// All, if the node begins with `async`: an earlier build, which did not record its durability, wrote the logs.
+    AllIfAsync,
+    /// All: the durability was `async`, and what was written may not have reached the disk.
+    All,
+}
+
 /// What the folder of a node holds.
 #[derive(Debug)]
 pub struct NodeExamination {
@@ -22,9 +33,8 @@ pub struct NodeExamination {
     pub node: NodeId,
     /// The random number of the volume.
     pub volume: u64,
-    /// The machine was started anew since, and the node had not stopped in order: with `async`, what was written may not have reached
-    /// the disk.
-    pub may_lack_writes: bool,
+    /// What was lost when the machine was started anew since.
+    pub reboot_loss: RebootLoss,
     /// The cluster has given up what the logs hold: the next process begins without memory.
     pub is_void: bool,
     /// Logs that were set aside, by the names of their folders.
@@ -42,17 +52,27 @@ impl NodeExamination {
         let logs = disks::logs(data);
         let Some(volume) = Volume::read(&logs)? else { return Ok(None) };
         let examined = (0..volume.workers).map(WorkerId).map(|worker| -> Result<_, DisksError> {
-            let mut folder = DiskFolder::view(&disks::worker_folder(&logs, worker))?;
-            Ok(ExaminedLog { worker, log: ExaminedWorkerLog::of(&mut folder) })
+            let path = disks::worker_folder(&logs, worker);
+            if !path.exists() {
+                return Ok(ExaminedLog { worker, log: Ok(ExaminedWorkerLog::default()) });
+            }
+            let owner = disks::identity(None, volume.node, volume.volume, worker);
+            let mut folder = DiskFolder::view(&path)?;
+            Ok(ExaminedLog { worker, log: ExaminedWorkerLog::of(&mut folder, Some(owner)) })
         });
         let logs_examined = examined.collect::<Result<Vec<_>, _>>()?;
         let is_sealed = |it: &ExaminedLog| it.log.as_ref().is_ok_and(|log| log.is_sealed);
         Ok(Some(NodeExamination {
             node: volume.node,
             volume: volume.volume,
-            may_lack_writes: volume.may_be_async()
-                && volume.is_other_boot()
-                && !logs_examined.iter().all(is_sealed),
+            reboot_loss: match volume.durability {
+                _ if !volume.is_other_boot() || logs_examined.iter().all(is_sealed) => {
+                    RebootLoss::Nothing
+                }
+                Some(Durability::Async) => RebootLoss::All,
+                Some(_) => RebootLoss::Nothing,
+                None => RebootLoss::AllIfAsync,
+            },
             is_void: disks::is_void(&logs),
             set_aside: disks::set_aside_before(data)?,
             logs: logs_examined,

@@ -52,7 +52,7 @@ mod worker_host;
 pub use builder::ServerBuilder;
 pub use config::{ConfigError, NodeConfig, ValueError};
 pub use disks::DisksError;
-pub use examine::{ExaminedLog, NodeExamination};
+pub use examine::{ExaminedLog, NodeExamination, RebootLoss};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 pub use planted::ServerPlantedBugs;
 pub use server::{Server, ServerEnd, ServerStartError};

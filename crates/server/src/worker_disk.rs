@@ -125,7 +125,7 @@ impl WorkerDisk {
         let clock = SystemClock::new();
         let is_announced = AtomicBool::new(false);
         let news = Arc::new(DiskNews { news: Mutex::default(), is_announced, figures });
-        let (checkpoints, checkpointer) = start_checkpoints(
+        let checkpoints = start_checkpoints(
             place,
             folder.another(),
             requests.clone(),
@@ -142,14 +142,14 @@ impl WorkerDisk {
             news: Arc::clone(&news),
             worker_hosts,
             end_reason,
-            checkpoints,
+            checkpoints: Some(checkpoints),
             requests: requests.clone(),
             clock,
             stores,
             room_asked: clock.now(),
             room_measured: clock.now(),
             grew,
-            helpers: vec![checkpointer],
+            helpers: Vec::new(),
         };
         let WorkerPlace { node, worker } = place;
         let name = format!("{node}-log-{}", worker.0);
@@ -250,7 +250,8 @@ struct DiskThread {
     news: Arc<DiskNews>,
     worker_hosts: Handle<WorkerCommand>,
     end_reason: EndReason,
-    checkpoints: Sender<DiskEffect>,
+    /// What the thread that writes checkpoints receives, and the thread, until it is to end.
+    checkpoints: Option<(Sender<DiskEffect>, JoinHandle<()>)>,
     requests: Sender<DiskRequest>,
     clock: SystemClock,
     /// The stores of the node, which refuse writes while the log has no room.
@@ -261,7 +262,7 @@ struct DiskThread {
     room_measured: Time,
     /// Where the log ended some time ago.
     grew: (Position, Time),
-    /// The thread that writes checkpoints, and those that make segments.
+    /// The threads that make segments.
     helpers: Vec<JoinHandle<()>>,
 }
 
@@ -292,13 +293,16 @@ impl DiskThread {
             self.follow_growth();
             self.publish();
         }
+        // A checkpoint that gets its name now is flushed with all files before the log ends in order, where it was not by itself.
+        if let Some((effects, thread)) = self.checkpoints.take() {
+            drop(effects);
+            // A panic there was reported.
+            let _ = thread.join();
+        }
         if self.log.failure().is_none() {
             self.seal(inbox);
         }
-        // Then the thread of checkpoints ends.
-        drop(self.checkpoints);
         for helper in self.helpers {
-            // A panic there was reported.
             let _ = helper.join();
         }
     }
@@ -335,6 +339,8 @@ impl DiskThread {
                         self.step(event);
                     }
                 }
+                // The current segment is full, and there is no room for another.
+                true if self.log.is_full() => return false,
                 // A segment is being made.
                 true => match inbox.recv_timeout(RETRY_AFTER) {
                     Ok(DiskRequest::Done(event @ DiskEvent::Log(_))) => self.step(event),
@@ -342,7 +348,7 @@ impl DiskThread {
                     Err(_) => return false,
                 },
             }
-            if self.log.failure().is_some() || self.log.is_full() {
+            if self.log.failure().is_some() {
                 return false;
             }
         }
@@ -411,7 +417,9 @@ impl DiskThread {
             None => None,
             Some(effect @ DiskEffect::Checkpoint { .. }) => {
                 // That thread ends with this one.
-                let _ = self.checkpoints.send(effect);
+                if let Some((effects, _)) = &self.checkpoints {
+                    let _ = effects.send(effect);
+                }
                 None
             }
             Some(DiskEffect::Log(effect @ LogEffect::Make { .. })) => {

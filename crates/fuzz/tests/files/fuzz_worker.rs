@@ -37,7 +37,7 @@ pub fn within_twice_and_entries<T>(file_bytes: u64, parts: usize, read: impl FnO
 
 /// What an operator is shown of a log, and a checkpoint, of these parts.
 pub fn examine(parts: &[Part]) -> Result<ExaminedWorkerLog, WorkerLogError> {
-    ExaminedWorkerLog::of(&mut disk_of(parts, IDENTITY, OPTIONS))
+    ExaminedWorkerLog::of(&mut disk_of(parts, IDENTITY, OPTIONS), Some(IDENTITY))
 }
 
 /// What a log, and a checkpoint, of these parts is for a worker that begins with it, as the operator's view of it says, too.

@@ -2,8 +2,10 @@
 
 use crate::cluster::{Cluster, counted, until_so};
 use shoal_cluster::topology::Topology;
+use shoal_disk::DiskFolder;
 use shoal_server::{
-    DisksError, ExaminedLog, NodeConfig, NodeExamination, Protocol, Server, ServerPlantedBugs,
+    DisksError, ExaminedLog, NodeConfig, NodeExamination, Protocol, RebootLoss, Server,
+    ServerPlantedBugs,
 };
 use shoal_types::{Durability, NodeId, ShardId};
 use std::fs;
@@ -273,6 +275,67 @@ async fn the_folder_of_another_node_is_refused() {
     fs::write(&volume, "node two\n").expect("written");
     let what = refusal(&cluster.configs[2]);
     assert!(what.contains("volume: it is damaged: move the folder away"), "{what}");
+    fs::remove_file(&volume).expect("removed");
+    let what = refusal(&cluster.configs[2]);
+    assert!(what.contains("volume is missing, and there are logs beside it"), "{what}");
+    assert!(!volume.exists(), "a new one would be of another volume than the logs");
+    let examined = NodeExamination::of(&place.path().join("n2"));
+    assert!(matches!(examined, Err(DisksError::NoVolume { .. })), "{examined:?}");
+}
+
+/// The logs of one worker are opened, and those of the next one cannot be: the former still end in order, as the file `volume` of
+/// the former boot asks for.
+#[tokio::test]
+async fn a_start_that_fails_with_some_logs_open_leaves_those_that_had_ended_in_order() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 2, Durability::Async);
+    let node = NodeId(2);
+    let data = place.path().join(node.to_string());
+    assert_eq!(counted(&cluster, 1, node, S, 0).await, 1);
+    cluster.kill(node);
+    boot_anew(&data.join("log"));
+    let other = DiskFolder::open(&data.join("log/worker-1")).expect("it is free");
+    let started = Server::start(&cluster.configs[2], Arc::default(), None);
+    let what = started.expect_err("it is in use").to_string();
+    assert!(what.contains("worker-1"), "{what}");
+    drop(other);
+    cluster.restart(node);
+    assert_eq!(counted(&cluster, 2, node, S, 0).await, 2);
+    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    assert!(found.set_aside.is_empty(), "{found:?}");
+}
+
+#[tokio::test]
+async fn what_the_next_process_does_with_logs_is_known_before() {
+    let place = tempfile::tempdir().expect("a folder");
+    let mut cluster = start(&place, Protocol::Mako, 2, Durability::Async);
+    let data = place.path().join(NodeId(2).to_string());
+    let logs = data.join("log");
+    assert_eq!(counted(&cluster, 1, NodeId(2), S, 0).await, 1);
+    let image = place.path().join("image");
+    copy(&logs, &image);
+    cluster.kill(NodeId(2));
+    let examined = || NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    boot_anew(&logs);
+    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "it had stopped in order");
+    put_back(&image, &logs);
+    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "it is the same boot");
+    boot_anew(&logs);
+    assert_eq!(examined().reboot_loss, RebootLoss::All);
+    let text = fs::read_to_string(logs.join("volume")).expect("a node's");
+    let before = text.replace("durability async\n", "");
+    fs::write(logs.join("volume"), &before).expect("written");
+    assert_eq!(examined().reboot_loss, RebootLoss::AllIfAsync, "as an earlier build wrote it");
+    fs::write(logs.join("volume"), text.replace("async", "fsync")).expect("written");
+    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "all was flushed");
+
+    fs::remove_dir_all(logs.join("worker-1")).expect("removed");
+    let incarnations = examined().logs.into_iter().map(|it| it.log.expect("whole").incarnation);
+    assert_eq!(incarnations.collect::<Vec<_>>(), [1, 0], "the log of a worker is gone");
+    copy(&logs.join("worker-0"), &logs.join("worker-1"));
+    let found = examined();
+    let foreign = found.logs[1].log.as_ref().expect_err("it is another worker's").to_string();
+    assert!(foreign.contains("volume"), "{foreign}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use super::{CommandError, CommandOutcome, print};
 use clap::Args;
 use shoal_client::{Examination, LogError, OpenError};
-use shoal_server::{DisksError, ExaminedLog, ExaminedWorkerLog, NodeExamination};
+use shoal_server::{DisksError, ExaminedLog, ExaminedWorkerLog, NodeExamination, RebootLoss};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,9 @@ fn node_verdict(found: &NodeExamination) -> (String, CommandOutcome) {
     let mut text = format!("logs of {}, volume {:016x}\n", found.node, found.volume);
     let (mut is_whole, mut may_start) = (true, true);
     // Where some logs are empty, and others are not, files are gone, or were never written.
-    let mut loses_memory = found.is_void || found.logs.iter().any(is_empty) && !is_new(found);
+    let mut loses_memory = found.is_void
+        || found.reboot_loss == RebootLoss::All
+        || found.logs.iter().any(is_empty) && !is_new(found);
     for ExaminedLog { worker, log } in &found.logs {
         let what = match log {
             Ok(log) => {
@@ -150,6 +152,10 @@ fn start_advice(found: &NodeExamination, may_start: bool, loses_memory: bool) ->
         (true, true) if found.is_void => {
             "The cluster has given up what the logs hold: the node may be started, and begins without memory."
         }
+        (true, true) if found.reboot_loss == RebootLoss::All => {
+            "The node may be started. It had not stopped in order, and the machine was started anew since, with durability `async`: it \
+             sets its logs aside, begins without memory, and copies its shards from other nodes. Start it while those are up."
+        }
         (true, true) => {
             "The node may be started: it sets its logs aside, begins without memory, and copies its shards from other nodes. \
              Start it while those are up, and look at the disk."
@@ -157,7 +163,7 @@ fn start_advice(found: &NodeExamination, may_start: bool, loses_memory: bool) ->
         (true, false) if is_new(found) => {
             "The node may be started. Nothing was written to its logs: it begins without memory."
         }
-        (true, false) if found.may_lack_writes => {
+        (true, false) if found.reboot_loss == RebootLoss::AllIfAsync => {
             "The node may be started. It had not stopped in order, and the machine was started anew since: with durability `async` it \
              begins without memory."
         }

@@ -72,13 +72,15 @@ fn a_node_that_is_asked_to_end_ends_its_logs_in_order() {
         let text: String = lines.chain(["boot another"]).map(|line| format!("{line}\n")).collect();
         std::fs::write(&volume, text).expect("written");
         let (code, said, error) = local.run_line(&format!("shoal doctor {}", local.file(node)));
-        assert_eq!(code, Some(0), "{said}{error}");
-        said
+        (code, format!("{said}{error}"))
     };
-    let ended = after_reboot("s0v1");
+    let (code, ended) = after_reboot("s0v1");
     assert!(ended.contains("The node may be started, and has its memory."), "{ended}");
-    let killed = after_reboot("s0v2");
-    assert!(killed.contains("with durability `async` it begins without memory"), "{killed}");
+    assert_eq!(code, Some(0), "{ended}");
+    let (code, killed) = after_reboot("s0v2");
+    let advice = "with durability `async`: it sets its logs aside, begins without memory";
+    assert!(killed.contains(advice), "{killed}");
+    assert_eq!(code, Some(1), "its logs are lost: {killed}");
     local.end();
 }
 
@@ -136,8 +138,11 @@ fn on_a_full_disk(engine: &str, test: &str) {
     let reads = || local.run(&["get", "kv", "alice"]).1.contains("i64(7)");
     until("reads go on", reads);
     local.run_well(&["tables", "create", "others"]);
-    local.kill(1);
+    local.signal_node(1, Signal::TERM);
     until("the others go on without it", || reads() && !local.is_whole());
+    let said = std::fs::read_to_string(local.file("s0v1/node.log")).expect("a node's");
+    assert!(!said.contains("could not be ended in order"), "its segment has room: {said}");
+    local.kill(2);
     std::fs::remove_file(ballast).expect("removed");
     until("it is back, and writes are taken", || {
         local.is_whole() && local.run(&["put", "kv", "bob", "i64(8)"]).0 == Some(0)
