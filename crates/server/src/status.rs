@@ -591,7 +591,7 @@ pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<St
     Some(match outage {
         Outage::Appointing => format!("{shard} has no leader; one is being appointed"),
         Outage::Waiting { missing } => format!(
-            "{shard} has no majority: it waits for {}, with what it has in memory",
+            "{shard} has no majority: it waits for {}, with what it has",
             names(&missing)
         ),
         Outage::Lost { empty, survivors } if survivors.is_empty() => {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Enums of errors and refusals that users or operators meet, and the crates that have them.
-const ERRORS: [(&str, &str); 19] = [
+const ERRORS: [(&str, &str); 23] = [
     ("types", "Aborted"),
     ("types", "Conflict"),
     ("types", "Rejected"),
@@ -28,6 +28,10 @@ const ERRORS: [(&str, &str); 19] = [
     ("server", "ServerStartError"),
     ("server", "ServerEnd"),
     ("server", "OperatorRefusal"),
+    ("server", "DisksError"),
+    ("client", "OpenError"),
+    ("disk", "OpenFolderError"),
+    ("wal", "LogError"),
     ("cluster", "ChangeRefusal"),
     ("cluster", "NotRecovered"),
 ];
