@@ -590,10 +590,9 @@ pub(crate) fn outage(configuration: &Configuration, shard: ShardId) -> Option<St
     let shard = format!("S{}", shard.0);
     Some(match outage {
         Outage::Appointing => format!("{shard} has no leader; one is being appointed"),
-        Outage::Waiting { missing } => format!(
-            "{shard} has no majority: it waits for {}, with what it has",
-            names(&missing)
-        ),
+        Outage::Waiting { missing } => {
+            format!("{shard} has no majority: it waits for {}, with what it has", names(&missing))
+        }
         Outage::Lost { empty, survivors } if survivors.is_empty() => {
             format!("{shard} is lost: every replica began anew, empty ({})", names(&empty))
         }

@@ -33,6 +33,8 @@ pub(super) fn replays<'a>(
         let fits = |piece: &&Piece| budget.take(bytes_of_encoded(&piece.writes));
         let until = covered.iter().take_while(fits).count();
         let floor = &*replica.floor();
+        // Before anything is looked for.
+        let reached = replica.reached();
         let pieces = covered.range(..until).rev();
         let writes = pieces.clone().flat_map(|piece| {
             let stamp = piece.stamp.as_ref();
@@ -54,11 +56,27 @@ pub(super) fn replays<'a>(
             }
             was_kept
         };
-        for (_, write) in &unapplied.waiting {
-            commit_kept(write);
+        // Their bases are neither on their way nor beside the store, and so they are in it, or were replaced
+        // (`undecided_versions.rs`). Another worker may have put them there since.
+        let mut missed = Vec::new();
+        for (place, write) in std::mem::take(&mut unapplied.waiting) {
+            let is_past = matches!(&write.change, Change::Delta(delta) if delta.base.1 <= reached);
+            match !commit_kept(&write) && is_past {
+                true => missed.push((place, write)),
+                false => unapplied.wait(place, write),
+            }
         }
         for (place, write) in std::mem::take(&mut unapplied.replaced) {
-            if commit_kept(&write) {
+            match commit_kept(&write) {
+                true => unapplied.wait(place, write),
+                false => missed.push((place, write)),
+            }
+        }
+        for (place, write) in missed {
+            let write_again = std::iter::once(write);
+            let observe = observations.as_mut();
+            let again = replay(replica, Some(floor), sessions, write_again, faults, observe);
+            if again.from.is_some() {
                 unapplied.wait(place, write);
             }
         }
@@ -204,7 +222,7 @@ mod tests {
     use shoal_engine::procedure::Procedures;
     use shoal_replication::codec::WriteRef;
     use shoal_store::Delta;
-    use shoal_types::{Clock, Epoch, NodeId, TableId, Time};
+    use shoal_types::{Clock, Epoch, NodeId, StampRef, TableId, Time, WorkerId};
     use std::sync::Arc;
 
     const T: TableId = TableId(0);
@@ -225,12 +243,12 @@ mod tests {
         MakoShared::new(&setup, NodeId(0), Epoch(1))
     }
 
-    /// A piece at clock 8, whose delta is of the version at clock 5.
-    fn delta() -> Piece {
+    /// A piece at a clock, whose delta is of the version at another.
+    fn delta(clock: u64, base: u64) -> Piece {
         let mut batch = OpenBatch::default();
-        batch.push(Stamp::local(Epoch(1), Clock(8)).as_ref(), |write| {
-            let change =
-                Change::Delta(Delta { base: (Epoch(1), Clock(5)), length: 3, patch: PATCH });
+        batch.push(Stamp::local(Epoch(1), Clock(clock)).as_ref(), |write| {
+            let base = (Epoch(1), Clock(base));
+            let change = Change::Delta(Delta { base, length: 3, patch: PATCH });
             write(WriteRef { table: T, key: KEY, change });
         });
         let entry = batch.close(Clock(0), &[], &[]);
@@ -256,7 +274,7 @@ mod tests {
         let replica = shared.replica(shard).expect("held");
         replica.floor_mut().raise(Clock(cut), None);
         let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
-        let (mut covered, mut waiting) = (VecDeque::from([delta()]), VecDeque::new());
+        let (mut covered, mut waiting) = (VecDeque::from([delta(8, 5)]), VecDeque::new());
         let mut is_done = false;
         for step in 1..=2 {
             budget.begin(Time(step), usize::MAX);
@@ -287,7 +305,7 @@ mod tests {
             let shared = shared();
             bring(&shared, whole(8, b"new"));
             // Its own stream has it as a delta, and this node keeps it, too.
-            let Piece { stamp, writes } = delta();
+            let Piece { stamp, writes } = delta(8, 5);
             let StreamWrite { change, .. } = writes.shared().next().expect("one");
             bring(&shared, UndecidedVersion { stamp, change });
             let brought = replay_behind_a_copy(&shared, cut);
@@ -299,5 +317,52 @@ mod tests {
     #[test]
     fn a_delta_gives_way_where_a_copy_has_brought_what_came_in_place_of_its_base() {
         assert_eq!(replay_behind_a_copy(&shared(), 6), (true, None));
+    }
+
+    /// The copy was up to clock 6, and the row is deleted later than at clock 12, in the stream of another worker.
+    #[test]
+    fn all_deltas_give_way_above_a_base_that_a_copy_has_left_out() {
+        for (reached, left) in [(7, 1), (8, 0)] {
+            let (shared, shard, budget) = (shared(), ShardId(0), ReplayBudget::default());
+            let replica = shared.replica(shard).expect("held");
+            replica.floor_mut().raise(Clock(6), None);
+            replica.progress(WorkerId(0), Clock(reached));
+            let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
+            let covered = VecDeque::from([delta(8, 5), delta(12, 8)]);
+            budget.begin(Time(1), usize::MAX);
+            let replayed = replays(&shared, shard, &budget, &mut None)(&sessions, &covered);
+            let done = replayed.iter().count();
+            assert_eq!(covered.len() - done, left, "replayed up to {reached}");
+        }
+    }
+
+    #[test]
+    fn what_is_decided_needs_no_base_below_a_deletion() {
+        let (shared, shard, budget) = (shared(), ShardId(0), ReplayBudget::default());
+        let replica = shared.replica(shard).expect("held");
+        let sessions = SessionPool::new(replica.store.clone(), usize::MAX);
+        for Piece { stamp, writes } in [delta(8, 5), delta(12, 8), delta(28, 24)] {
+            let StreamWrite { change, .. } = writes.shared().next().expect("one");
+            bring(&shared, UndecidedVersion { stamp, change });
+        }
+        let stamp = Stamp::local(Epoch(1), Clock(20));
+        bring(&shared, UndecidedVersion { stamp, change: Change::Delete });
+        bring(&shared, whole(24, b"old"));
+        let decide = |known: u64| {
+            let mut observations = None;
+            let mut apply = replays_kept(&shared, shard, &budget, &mut observations);
+            let apply = |stamp: &Stamp, write: &StreamWrite| apply(&sessions, stamp, write);
+            budget.begin(Time(known), usize::MAX);
+            let covers = |stamp: StampRef<'_>| stamp.clock <= Clock(known);
+            shared.undecided(shard).lock().decide(|_| false, covers, apply).is_through
+        };
+        let row = || {
+            let mut session = replica.store.session().expect("one more");
+            session.begin().get(T, KEY).expect("no rival").map(<[u8]>::to_vec)
+        };
+        assert_eq!((decide(12), row()), (false, None), "its deletion is not known to be committed");
+        assert_eq!((decide(20), row()), (true, None));
+        assert_eq!((decide(28), row()), (true, Some(b"new".to_vec())));
+        assert_eq!(shared.undecided(shard).len(), 0);
     }
 }

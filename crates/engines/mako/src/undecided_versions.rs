@@ -24,6 +24,11 @@
 //! be undecided here, since its stamp names a shard that has not said how its epoch ended. It is applied when the delta is. A copy
 //! that comes between the two carries the base whole, and nothing below it.
 //!
+//! **A delta may come without its base.** A copy up to some clock lacks a row that was deleted later, and before the sender
+//! looked for it. The stream behind that clock changes the row, deletes it in the end, and all of that may be undecided here, where the sender
+//! knew the deletion to be committed. So a delta gives way whose base is neither in the store nor in the table once all
+//! workers have replayed or kept what is as old as the base: its deletion comes, or was here (seed 1075745351).
+//!
 //! **Copies carry them** beside the rows of their range (`steps/snapshot.rs`), with their stamps: from the table, and from
 //! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its
 //! epoch. The receiver's table has of the range, up to the cut, what the copy has, and nothing else: what is missing there was
@@ -100,9 +105,9 @@ pub(super) struct Decided {
     pub(super) gets_on: bool,
 }
 
-/// Applies the versions of a key that are committed, the oldest first: one may be the base of another. A leader logs a delta
-/// only on a base that it knows to be committed: so it is, even where this node does not know of the shards that it depends
-/// on. Drops what is not newer. Says whether all was applied.
+/// Applies the versions of a key that are committed, from the newest on that needs no base, and the oldest of these first: one may be the
+/// base of another. A leader logs a delta only on a base that it knows to be committed: so it is, even where this node does not
+/// know of the shards that it depends on. Drops what is not newer. Says whether all was applied.
 fn apply_committed(
     (table, key): &TableKey,
     versions: &mut BTreeMap<VersionOrder, UndecidedVersion>,
@@ -112,10 +117,11 @@ fn apply_committed(
     let (mut committed, mut bases) = (Vec::new(), Vec::new());
     for (order, version) in versions.iter().rev() {
         if bases.contains(order) || is_committed(version) {
-            if let Change::Delta(delta) = &version.change {
-                bases.push(delta.base);
-            }
             committed.push(version.clone());
+            match &version.change {
+                Change::Delta(delta) => bases.push(delta.base),
+                Change::Row(_) | Change::Delete => break,
+            }
         }
     }
     committed.into_iter().rev().all(|UndecidedVersion { stamp, change }| {

@@ -3,7 +3,7 @@
 
 use crate::observation::MakoObservation;
 use crate::planted_bugs::MakoPlantedBug;
-use crate::undecided_versions::{UndecidedVersion, order};
+use crate::undecided_versions::{TableKey, UndecidedVersion, order};
 use crate::{Mako, MakoEffects};
 use shoal_engine::execution::session_pool::SessionPool;
 use shoal_replication::codec::StreamWrite;
@@ -38,7 +38,16 @@ impl Mako {
         let committed = |stamp: StampRef<'_>| watermarks.covers(shard, stamp);
         let above = self.options().faults.has(MakoPlantedBug::InstallUndecidedAbove);
         let mut kept = self.shared.undecided(shard).lock();
+        // Above a delta without a base something has to come that needs none.
+        let mut without_base: Option<TableKey> = None;
+        let check = |without_base: Option<TableKey>| {
+            let base = "M6: the base of a delta is there, or what has replaced it comes";
+            assert!(without_base.is_none(), "{base}: {shard} {without_base:?}");
+        };
         for ((table, key), UndecidedVersion { stamp, change }) in kept.take_all() {
+            if without_base.as_ref().is_some_and(|before| *before != (table, key.clone())) {
+                check(without_base.take());
+            }
             // How an epoch ended may be known by now. Passes that roll it back are over then, and would not meet a version
             // that is installed behind them; of other epochs this worker begins a pass when it learns of the end.
             if watermarks.rejects(shard, stamp.as_ref()) {
@@ -49,17 +58,32 @@ impl Mako {
                 let installed = install(sessions, &stamp, &write, &committed, above);
                 installed.inspect_err(|_| std::hint::spin_loop()).ok()
             });
-            let installed = tried.unwrap_or_else(|| panic!("{shard} cannot be recovered"));
-            if installed {
-                let key = write.key.to_vec();
-                effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
+            match tried.unwrap_or_else(|| panic!("{shard} cannot be recovered")) {
+                Inherited::WithoutBase => without_base = Some((table, write.key)),
+                Inherited::NotNewer => without_base = None,
+                Inherited::Installed => {
+                    without_base = None;
+                    let key = write.key.to_vec();
+                    effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
+                }
             }
         }
+        check(without_base);
     }
 }
 
-/// Installs a version above those of its key, unless one is as new; with the planted bug in any case. Returns whether it is
-/// installed.
+/// What became of an undecided version in the store of a new leader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Inherited {
+    /// It is there.
+    Installed,
+    /// Something is there that is as new, or the table was dropped.
+    NotNewer,
+    /// It is a delta, and its base was replaced.
+    WithoutBase,
+}
+
+/// Installs a version above those of its key, unless one is as new; with the planted bug in any case.
 ///
 /// # Errors
 /// If another worker changes the key at the same time.
@@ -69,10 +93,10 @@ fn install(
     write: &StreamWrite,
     committed: &dyn Fn(StampRef<'_>) -> bool,
     above: bool,
-) -> Result<bool> {
+) -> Result<Inherited> {
     let transaction = shoal_store::Transaction::on(sessions.take()?);
     match transaction.get(write.table, &write.key) {
-        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(false),
+        Err(Error::Rejected(Rejected::TableDropped { .. })) => return Ok(Inherited::NotNewer),
         // No row of the table has come here before.
         Err(Error::Rejected(Rejected::UnknownTable { .. })) => {}
         read => drop(read?),
@@ -81,7 +105,7 @@ fn install(
     transaction
         .versions_read(0, usize::MAX, |version| newest = newest.max(Some(order(version.stamp))));
     if newest >= Some(order(stamp.as_ref())) && !above {
-        return Ok(false);
+        return Ok(Inherited::NotNewer);
     }
     let mut row;
     let value = match write.change.borrowed() {
@@ -92,8 +116,11 @@ fn install(
             // rolled back by the leader that logged it: this one may not know that yet, or have still to remove it.
             let is_base = |of: StampRef<'_>| order(of) == delta.base;
             let base = transaction.get_where(write.table, &write.key, is_base)?;
-            let base = base.and_then(|base| base.value);
-            row = base.expect("M6: the base of a delta is there, and no tombstone").to_vec();
+            // All streams are here: what is nowhere was deleted by what a copy had seen (`undecided_versions.rs`).
+            let Some(base) = base.and_then(|base| base.value) else {
+                return Ok(Inherited::WithoutBase);
+            };
+            row = base.to_vec();
             delta.apply(&mut row);
             Some(&row[..])
         }
@@ -102,7 +129,7 @@ fn install(
     let locked = transaction.lock()?;
     locked.validate()?;
     locked.install(stamp.as_ref(), committed);
-    Ok(true)
+    Ok(Inherited::Installed)
 }
 
 #[cfg(test)]
@@ -133,8 +160,33 @@ mod tests {
         let delta = Delta { base: (Epoch(1), Clock(3)), length: 3, patch };
         let change = Change::Delta(delta);
         let write = StreamWrite { table, key: Bytes::from_static(KEY), change };
-        assert_eq!(install(&sessions, &stamp(12), &write, &committed, false), Ok(true));
+        let installed = install(&sessions, &stamp(12), &write, &committed, false);
+        assert_eq!(installed, Ok(Inherited::Installed));
         let transaction = session.begin();
         assert_eq!(transaction.get(table, KEY), Ok(Some(&b"new"[..])));
+    }
+
+    /// A copy was up to clock 4, and lacks what is deleted at clock 20.
+    #[test]
+    fn a_delta_whose_base_is_nowhere_gives_way_to_the_deletion() {
+        let store = Arc::new(Store::new(Options::default()));
+        let table = store.table("t").expect("the first table");
+        let sessions = SessionPool::new(store, usize::MAX);
+        let delta = |base| {
+            let patch = Bytes::from_static(b"\0\0\x03\0new");
+            Change::Delta(Delta { base: (Epoch(1), Clock(base)), length: 3, patch })
+        };
+        let install = |clock, change| {
+            let write = StreamWrite { table, key: Bytes::from_static(KEY), change };
+            let stamp = Stamp::local(Epoch(1), Clock(clock));
+            install(&sessions, &stamp, &write, &|_| false, false)
+        };
+        assert_eq!(install(9, delta(4)), Ok(Inherited::WithoutBase));
+        assert_eq!(install(12, delta(9)), Ok(Inherited::WithoutBase));
+        assert_eq!(install(20, Change::Delete), Ok(Inherited::Installed));
+        let row = Change::Row(Bytes::from_static(b"old"));
+        assert_eq!(install(24, row), Ok(Inherited::Installed));
+        assert_eq!(install(28, delta(24)), Ok(Inherited::Installed));
+        assert_eq!(install(28, delta(24)), Ok(Inherited::NotNewer));
     }
 }
