@@ -99,6 +99,28 @@ impl DisksError {
     }
 }
 
+/// What the logs of a node that had not stopped in order lost when its machine was started anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RebootLoss {
+    /// Nothing: with `fsync`, or where the node had stopped in order, or the machine was not started anew.
+    Nothing,
+    /// All, if the node begins with `async`: an earlier build, which did not record its durability, wrote the logs.
+    AllIfAsync,
+    /// All: the durability was `async`, and what was written may not have reached the disk.
+    All,
+}
+
+impl RebootLoss {
+    /// Whether a process with this durability finds nothing that counts.
+    fn is_all(self, durability: Durability) -> bool {
+        match self {
+            RebootLoss::Nothing => false,
+            RebootLoss::AllIfAsync => durability == Durability::Async,
+            RebootLoss::All => true,
+        }
+    }
+}
+
 /// Whose logs a folder has, as its file `volume` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Volume {
@@ -107,7 +129,7 @@ pub(crate) struct Volume {
     /// A random number, drawn when the folder was first used.
     pub(crate) volume: u64,
     /// The durability with which it was used last; `None` where an earlier build wrote the file.
-    pub(crate) durability: Option<Durability>,
+    durability: Option<Durability>,
     /// The boot in which it was used last.
     boot: String,
 }
@@ -250,9 +272,12 @@ impl OpenedDisks {
         found.check(&path, &new)?;
         // What the kernel had may not have reached the disk, unless the node had stopped in order.
         let was_async = found.durability.unwrap_or(owner.durability) == Durability::Async;
-        let is_doubtful = was_async && found.is_other_boot() && !owner.planted.trust_other_boots;
+        let has_lost_all = |workers: &[OpenedWorker]| {
+            let loss = found.reboot_loss(workers.iter().all(|worker| worker.is_sealed));
+            loss.is_all(owner.durability) && !owner.planted.trust_other_boots
+        };
         match open_all(&path, owner, found.volume) {
-            Ok(workers) if is_doubtful && !workers.iter().all(|worker| worker.is_sealed) => {
+            Ok(workers) if has_lost_all(&workers) => {
                 tracing::warn!(
                     node = %owner.node, path = %path.display(),
                     "the machine was started anew since this node ran, which had not stopped in order, and its durability was async: its \
@@ -397,10 +422,16 @@ impl OpenedDisk {
 }
 
 impl Volume {
-    /// Whether the machine was started anew since the folder was used last, or may have been.
-    pub(crate) fn is_other_boot(&self) -> bool {
+    /// What was lost when the machine was started anew since the folder was used last, which had `ended_in_order` or not.
+    pub(crate) fn reboot_loss(&self, ended_in_order: bool) -> RebootLoss {
         let present = present_boot();
-        self.boot != present || present.is_empty()
+        match self.durability {
+            _ if ended_in_order => RebootLoss::Nothing,
+            _ if self.boot == present && !present.is_empty() => RebootLoss::Nothing,
+            Some(Durability::Async) => RebootLoss::All,
+            Some(Durability::Memory | Durability::Fsync) => RebootLoss::Nothing,
+            None => RebootLoss::AllIfAsync,
+        }
     }
 
     /// What the folder of the logs says; `None` where there is none.

@@ -1,9 +1,9 @@
 //! What the folder of a node holds of logs, for operators.
 
-use crate::disks::{self, DisksError, Volume};
+use crate::disks::{self, DisksError, RebootLoss, Volume};
 use shoal_disk::DiskFolder;
 use shoal_node::{ExaminedWorkerLog, WorkerLogError};
-use shoal_types::{Durability, NodeId, WorkerId};
+use shoal_types::{NodeId, WorkerId};
 use std::path::Path;
 
 /// The log of a worker, or why it cannot be used.
@@ -13,17 +13,6 @@ pub struct ExaminedLog {
     pub worker: WorkerId,
     /// What it holds.
     pub log: Result<ExaminedWorkerLog, WorkerLogError>,
-}
-
-/// What the logs of a node that had not stopped in order lost when its machine was started anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RebootLoss {
-    /// Nothing: with `fsync`, or where the node had stopped in order, or the machine was not started anew.
-    Nothing,
-    /// All, if the node begins with `async`: an earlier build, which did not record its durability, wrote the logs.
-    AllIfAsync,
-    /// All: the durability was `async`, and what was written may not have reached the disk.
-    All,
 }
 
 /// What the folder of a node holds.
@@ -65,14 +54,7 @@ impl NodeExamination {
         Ok(Some(NodeExamination {
             node: volume.node,
             volume: volume.volume,
-            reboot_loss: match volume.durability {
-                _ if !volume.is_other_boot() || logs_examined.iter().all(is_sealed) => {
-                    RebootLoss::Nothing
-                }
-                Some(Durability::Async) => RebootLoss::All,
-                Some(_) => RebootLoss::Nothing,
-                None => RebootLoss::AllIfAsync,
-            },
+            reboot_loss: volume.reboot_loss(logs_examined.iter().all(is_sealed)),
             is_void: disks::is_void(&logs),
             set_aside: disks::set_aside_before(data)?,
             logs: logs_examined,

@@ -51,8 +51,8 @@ mod worker_host;
 
 pub use builder::ServerBuilder;
 pub use config::{ConfigError, NodeConfig, ValueError};
-pub use disks::DisksError;
-pub use examine::{ExaminedLog, NodeExamination, RebootLoss};
+pub use disks::{DisksError, RebootLoss};
+pub use examine::{ExaminedLog, NodeExamination};
 pub use manager::{FromOperator, OperatorRefusal, RecoveryStage, RememberedManagers, ToOperator};
 pub use planted::ServerPlantedBugs;
 pub use server::{Server, ServerEnd, ServerStartError};

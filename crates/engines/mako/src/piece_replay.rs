@@ -56,8 +56,7 @@ pub(super) fn replays<'a>(
             }
             was_kept
         };
-        // Their bases are neither on their way nor beside the store, and so they are in it, or were replaced
-        // (`undecided_versions.rs`). Another worker may have put them there since.
+        // Deltas whose bases are neither on their way nor beside the store.
         let mut missed = Vec::new();
         for (place, write) in std::mem::take(&mut unapplied.waiting) {
             let is_past = matches!(&write.change, Change::Delta(delta) if delta.base.1 <= reached);
@@ -72,6 +71,7 @@ pub(super) fn replays<'a>(
                 false => missed.push((place, write)),
             }
         }
+        // The bases were replaced (`undecided_versions.rs`), unless another worker has put them into the store since.
         for (place, write) in missed {
             let write_again = std::iter::once(write);
             let observe = observations.as_mut();

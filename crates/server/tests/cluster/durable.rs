@@ -26,6 +26,11 @@ pub fn start(place: &TempDir, protocol: Protocol, workers: u32, durability: Dura
     })
 }
 
+/// What a node has written into its folder.
+fn examined(data: &Path) -> NodeExamination {
+    NodeExamination::of(data).expect("it can be read").expect("a node's")
+}
+
 /// All nodes end at once, and begin again with what their disks have.
 async fn nothing_is_lost(protocol: Protocol, workers: u32) {
     let place = tempfile::tempdir().expect("a folder");
@@ -45,7 +50,7 @@ async fn nothing_is_lost(protocol: Protocol, workers: u32) {
     assert!(matches!(in_use, Err(DisksError::Folder(_))), "it runs: {in_use:?}");
     cluster.kill(NodeId(0));
     NodeExamination::check_free(&data).expect("it has ended");
-    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = examined(&data);
     assert_eq!((found.node, found.logs.len()), (NodeId(0), workers as usize));
     assert!(!found.is_void && found.set_aside.is_empty(), "{found:?}");
     for ExaminedLog { log, .. } in &found.logs {
@@ -143,10 +148,7 @@ async fn what_was_written_and_not_flushed_is_kept_where_nodes_had_stopped_in_ord
     }
     (0..3).for_each(|node| cluster.restart(NodeId(node)));
     assert_eq!(counted(&cluster, 2, NodeId(1), S, 0).await, 2);
-    let set_aside = |node| {
-        let found = NodeExamination::of(&data(node)).expect("it can be read");
-        found.expect("a node's").set_aside.len()
-    };
+    let set_aside = |node| examined(&data(node)).set_aside.len();
     assert_eq!([0, 1, 2].map(set_aside), [0, 0, 0]);
     cluster.kill(NodeId(2));
     put_back(&image, &data(2).join("log"));
@@ -174,7 +176,7 @@ async fn set_aside_after_reboot(planted: ServerPlantedBugs, next: Durability) ->
     config.planted = planted;
     cluster.restart(node);
     assert_eq!(counted(&cluster, 3, node, S, 0).await, 3);
-    NodeExamination::of(&data).expect("it can be read").expect("a node's").set_aside.len()
+    examined(&data).set_aside.len()
 }
 
 #[tokio::test]
@@ -204,8 +206,7 @@ async fn a_node_with_an_empty_log_has_no_memory() {
     let mut cluster = start(&place, Protocol::Mako, 2, Durability::Fsync);
     let node = NodeId(2);
     let data = place.path().join(node.to_string());
-    let set_aside =
-        || NodeExamination::of(&data).expect("it can be read").expect("a node's").set_aside;
+    let set_aside = || examined(&data).set_aside;
     assert_eq!(counted(&cluster, 1, node, S, 0).await, 1);
     for (round, emptied) in [(2, &[0][..]), (3, &[0, 1])] {
         cluster.kill(node);
@@ -239,12 +240,12 @@ async fn a_node_with_a_damaged_log_takes_a_snapshot_and_goes_on() {
     }
     cluster.kill(node);
     damage(&data.join("log/worker-1"));
-    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = examined(&data);
     let logs: Vec<bool> = found.logs.iter().map(|it| it.log.is_ok()).collect();
     assert_eq!(logs, [true, false], "doctor says so");
     cluster.restart(node);
     assert_eq!(counted(&cluster, 21, node, S, 0).await, expected + 1);
-    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = examined(&data);
     assert_eq!(found.set_aside, ["log.damaged-1"]);
     assert!(found.logs.iter().all(|it| it.log.is_ok()), "{found:?}");
     // It has all: without one of the others it is needed.
@@ -301,7 +302,7 @@ async fn a_start_that_fails_with_some_logs_open_leaves_those_that_had_ended_in_o
     drop(other);
     cluster.restart(node);
     assert_eq!(counted(&cluster, 2, node, S, 0).await, 2);
-    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = examined(&data);
     assert!(found.set_aside.is_empty(), "{found:?}");
 }
 
@@ -315,26 +316,26 @@ async fn what_the_next_process_does_with_logs_is_known_before() {
     let image = place.path().join("image");
     copy(&logs, &image);
     cluster.kill(NodeId(2));
-    let examined = || NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = || examined(&data);
     boot_anew(&logs);
-    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "it had stopped in order");
+    assert_eq!(found().reboot_loss, RebootLoss::Nothing, "it had stopped in order");
     put_back(&image, &logs);
-    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "it is the same boot");
+    assert_eq!(found().reboot_loss, RebootLoss::Nothing, "it is the same boot");
     boot_anew(&logs);
-    assert_eq!(examined().reboot_loss, RebootLoss::All);
+    assert_eq!(found().reboot_loss, RebootLoss::All);
     let text = fs::read_to_string(logs.join("volume")).expect("a node's");
     let before = text.replace("durability async\n", "");
     fs::write(logs.join("volume"), &before).expect("written");
-    assert_eq!(examined().reboot_loss, RebootLoss::AllIfAsync, "as an earlier build wrote it");
+    assert_eq!(found().reboot_loss, RebootLoss::AllIfAsync, "as an earlier build wrote it");
     fs::write(logs.join("volume"), text.replace("async", "fsync")).expect("written");
-    assert_eq!(examined().reboot_loss, RebootLoss::Nothing, "all was flushed");
+    assert_eq!(found().reboot_loss, RebootLoss::Nothing, "all was flushed");
 
     fs::remove_dir_all(logs.join("worker-1")).expect("removed");
-    let incarnations = examined().logs.into_iter().map(|it| it.log.expect("whole").incarnation);
+    let incarnations = found().logs.into_iter().map(|it| it.log.expect("whole").incarnation);
     assert_eq!(incarnations.collect::<Vec<_>>(), [1, 0], "the log of a worker is gone");
     copy(&logs.join("worker-0"), &logs.join("worker-1"));
-    let found = examined();
-    let foreign = found.logs[1].log.as_ref().expect_err("it is another worker's").to_string();
+    let mixed = found();
+    let foreign = mixed.logs[1].log.as_ref().expect_err("it is another worker's").to_string();
     assert!(foreign.contains("volume"), "{foreign}");
 }
 
@@ -363,7 +364,7 @@ async fn a_flush_that_fails_ends_the_process_and_the_next_one_goes_on() {
     cluster.restart(node);
     count(&cluster, node).await;
     let data = place.path().join(node.to_string());
-    let found = NodeExamination::of(&data).expect("it can be read").expect("a node's");
+    let found = examined(&data);
     assert!(found.set_aside.is_empty(), "its log has all that it had acknowledged");
     cluster.kill(NodeId(1));
     count(&cluster, node).await;

@@ -58,15 +58,13 @@ impl Mako {
                 let installed = install(sessions, &stamp, &write, &committed, above);
                 installed.inspect_err(|_| std::hint::spin_loop()).ok()
             });
-            match tried.unwrap_or_else(|| panic!("{shard} cannot be recovered")) {
-                Inherited::WithoutBase => without_base = Some((table, write.key)),
-                Inherited::NotNewer => without_base = None,
-                Inherited::Installed => {
-                    without_base = None;
-                    let key = write.key.to_vec();
-                    effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
-                }
+            let inherited = tried.unwrap_or_else(|| panic!("{shard} cannot be recovered"));
+            if inherited == Inherited::Installed {
+                let key = write.key.to_vec();
+                effects.observe(|| MakoObservation::Inherited { shard, stamp, table, key });
             }
+            without_base =
+                (inherited == Inherited::WithoutBase).then_some((write.table, write.key));
         }
         check(without_base);
     }
