@@ -101,6 +101,7 @@ pub const BOUNDS: &[CatchBound] = &[
     ("mako", "appoint-empty", "M4", STREAMS, 60),
     ("mako", "join-early", "M4", STREAMS, 60),
     ("mako", "copy-without-watermarks", "M10", COPIES, 60),
+    ("mako", "copy-watermarks-of-rows", "M10", &["M10"], 60),
     // A version has to be undecided while a copy is sent or a leader takes over: mostly where a shard loses
     // its majority.
     ("mako", "copy-without-undecided", "M12", COPIES, 600),

@@ -35,6 +35,11 @@ impl Losses {
         self.losses.iter().map(|(shard, loss)| (*shard, loss))
     }
 
+    /// Was no loss accepted?
+    pub(super) fn is_empty(&self) -> bool {
+        self.losses.is_empty()
+    }
+
     /// Is it still open how the lost epochs of a shard end?
     pub(super) fn is_open(&self, shard: ShardId) -> bool {
         self.losses.get(&shard).is_some_and(|loss| loss.stage != LossStage::Over)

@@ -129,7 +129,11 @@ impl ReplayedPieces {
 
     /// Their places.
     fn iter(&self) -> impl Iterator<Item = usize> {
-        self.range.clone().filter(|place| !self.waiting.contains(place))
+        let is_done = |place: &usize| {
+            let search = self.waiting.binary_search_by(|waits| place.cmp(waits));
+            search.is_err()
+        };
+        self.range.clone().filter(is_done)
     }
 
     /// Takes them out, and puts those of the range that wait behind the others that do. Returns whether any are replayed.

@@ -52,6 +52,8 @@ pub enum MakoPlantedBug {
     /// A replica that takes a copy does not take over what the sender knows to be durable, and so leaves rows out of
     /// the copies that it gives itself (M10).
     CopyWithoutWatermarks,
+    /// A part of a copy says nothing of epochs that its rows are not of, and so nothing of what was deleted in them (M10).
+    CopyWatermarksOfRows,
     /// A node that begins takes epochs whose FVW is kept no more for whole, and does not wait for what streams say (M9).
     TakeForgottenForWhole,
     /// Waits for other shards have no bound (M11).

@@ -31,8 +31,8 @@ pub struct ChunkContents {
     /// How those up to this one ended the sender knows no more.
     #[coded(short)]
     pub forgotten: Epoch,
-    /// In the first part, the FVWs of those later that do not cover all of their epoch. In every part, how far the sender
-    /// knows each later epoch of the rows to be durable: each row is covered.
+    /// In the first part, the FVWs of those that do not cover all of their epoch. In every part, how far the sender knows
+    /// each later epoch to be durable: each row is covered, and each deletion that the part shows by lacking a row.
     pub watermarks: Vec<VectorWatermark>,
     /// All rows in between, in order.
     pub rows: Vec<ChunkRow>,

@@ -25,9 +25,12 @@
 //! that comes between the two carries the base whole, and nothing below it.
 //!
 //! **A delta may come without its base.** A copy up to some clock lacks a row that was deleted later, and before the sender
-//! looked for it. The stream behind that clock changes the row, deletes it in the end, and all of that may be undecided here, where the sender
-//! knew the deletion to be committed. So a delta gives way whose base is neither in the store nor in the table once all
-//! workers have replayed or kept what is as old as the base: its deletion comes, or was here (seed 1075745351).
+//! looked for it. The stream behind that clock changes the row, and deletes it in the end. The copy says how far the sender
+//! knew each epoch to be durable, and so the deletion is committed here, too, when it comes, also where a change below
+//! it is undecided: that is dropped then. A new leader may install what is undecided before its worker has gone by what the copy
+//! said: then the deletion is undecided, too, and a delta below it whose base is nowhere is left out. A delta that is
+//! committed does not wait for the deletion: it gives way if its base is neither in the store nor in the table once all workers
+//! have replayed or kept what is as old as the base.
 //!
 //! **Copies carry them** beside the rows of their range (`steps/snapshot.rs`), with their stamps: from the table, and from
 //! the store, where each version is undecided that is in a decided entry: its clock is not above the shard's end of its

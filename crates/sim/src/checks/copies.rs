@@ -1,9 +1,10 @@
 //! M10: a copy of a shard that is sent to a replica holds committed versions only, and every version
 //! committed up to its cut, or a newer one of the same key. The receiver drops the keys that a chunk leaves
-//! out, up to the cut: so absence is judged as well as rows are.
+//! out, up to the cut: so absence is judged as well as rows are. Where a key is left out that was deleted after
+//! the cut, the chunk says that the deletion is durable.
 
 use super::durable::Durable;
-use super::installed::{Installed, InstalledVersions};
+use super::installed::{Installed, InstalledVersion, InstalledVersions};
 use super::replay;
 use super::transactions::Transactions;
 use super::verdict::RuleVerdict;
@@ -23,6 +24,10 @@ pub struct SentChunk<'a> {
     pub until: Option<&'a (TableId, Vec<u8>)>,
     /// The committed rows of the chunk, with the epoch and clock of each.
     pub rows: &'a [(TableId, Vec<u8>, Epoch, Clock)],
+    /// All epochs up to this one were settled when the copy began.
+    pub settled: Epoch,
+    /// How far later ones are durable.
+    pub watermarks: &'a [VectorWatermark],
     /// Versions that the chunk carries beside the rows, of which it is not decided whether they are
     /// committed.
     pub undecided: &'a [(TableId, Vec<u8>, Epoch, Clock)],
@@ -42,16 +47,52 @@ struct CommitJudge<'a> {
 impl CommitJudge<'_> {
     /// Checks that the version with this epoch and clock is committed; the error names the shard that does
     /// not cover it.
-    fn is_committed(&self, (epoch, clock): CopyOrder) -> RuleVerdict {
+    fn is_committed(&self, order: CopyOrder) -> RuleVerdict {
+        let stamp = self.stamp(order);
+        let writer = self.transactions.writer(self.shard, &stamp).map(|(_, seen)| seen);
+        replay::covered(self.shard, &stamp, writer, self.durable)
+    }
+
+    /// The stamp of the version with this epoch and clock. The one that the leader installed says on which other shards
+    /// the version depends, also where its coordinator never learned that and certified nothing (seed 134268586).
+    fn stamp(&self, (epoch, clock): CopyOrder) -> Stamp {
         let local = Stamp::local(epoch, clock);
         let writer = self.transactions.writer(self.shard, &local).map(|(_, seen)| seen);
-        // The one that the leader installed says on which other shards the version depends, also where its coordinator never
-        // learned that and certified nothing (seed 134268586).
         let mut installed = writer.iter().flat_map(|seen| &seen.installed);
         let stamp = installed
             .find(|(shard, it)| *shard == self.shard && (it.epoch, it.clock) == (epoch, clock));
-        let stamp = stamp.map_or(&local, |(_, stamp)| stamp);
-        replay::covered(self.shard, stamp, writer, self.durable)
+        stamp.map_or(local, |(_, stamp)| stamp.clone())
+    }
+
+    /// Checks what a chunk leaves out of a key, of which it `has` a version at most: if there is a value up to the cut that is newer,
+    /// its deletion is as old as the cut, or the chunk says that it is durable.
+    fn shows_deletion(
+        &self,
+        versions: &InstalledVersions,
+        has: Option<CopyOrder>,
+        chunk: &SentChunk<'_>,
+    ) -> RuleVerdict {
+        let committed = |order| self.is_committed(order).is_ok();
+        let has_value = |at: &InstalledVersion| {
+            at.value.is_some() && at.order.1 <= chunk.cut && committed(at.order)
+        };
+        let value = versions.all().iter().rfind(|at| has_value(at));
+        let Some(value) = value.filter(|value| has < Some(value.order)) else { return Ok(()) };
+        let is_told = |order: CopyOrder| {
+            let watermark = chunk.watermarks.iter().find(|it| it.epoch() == order.0);
+            order.1 <= chunk.cut
+                || order.0 <= chunk.settled
+                || watermark.is_some_and(|it| it.covers(self.shard, self.stamp(order).as_ref()))
+        };
+        let newer = versions.all().iter().rev().take_while(|at| at.order > value.order);
+        let mut deletions = newer.filter(|at| at.value.is_none() && committed(at.order)).peekable();
+        // Without a deletion the value is missing, which is judged elsewhere.
+        match deletions.peek().map(|at| at.order) {
+            Some((epoch, clock)) if !deletions.any(|at| is_told(at.order)) => Err(format!(
+                "does not say that the deletion in {epoch} at {clock} is durable, and leaves out the row"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks that the version with this epoch and clock is in a decided entry of a shard that has ended its
@@ -89,8 +130,7 @@ impl CommitJudge<'_> {
     fn expected(&self, versions: &InstalledVersions, cut: Clock) -> Option<CopyOrder> {
         let committed = |order| self.is_committed(order).is_ok();
         let mut newest_first = versions.all().iter().rev();
-        let deleted =
-            |at: &&super::installed::InstalledVersion| at.value.is_none() && committed(at.order);
+        let deleted = |at: &&InstalledVersion| at.value.is_none() && committed(at.order);
         let first =
             newest_first.find(|at| deleted(at) || (at.order.1 <= cut && committed(at.order)))?;
         first.value.is_some().then_some(first.order)
@@ -146,7 +186,7 @@ pub fn check(
     transactions: &Transactions,
     durable: &Durable,
 ) -> RuleVerdict {
-    let SentChunk { shard, cut, from, until, rows, undecided } = given;
+    let SentChunk { shard, cut, from, until, rows, undecided, .. } = given;
     let judge = CommitJudge { shard, transactions, durable };
     let name = |table: TableId, key: &[u8]| format!("of {table} '{}'", key.escape_ascii());
     let mut present = BTreeMap::new();
@@ -174,11 +214,14 @@ pub fn check(
                 "a copy of {shard} with cut {cut} leaves out {epoch} {clock} {name}, which may count"
             ));
         }
-        let Some(expected) = judge.expected(versions, cut) else { continue };
         let newest = open.range(
             (table, key, (Epoch(0), Clock(0)))..=(table, key, (Epoch(u32::MAX), Clock::MAX)),
         );
         let has = has.max(newest.map(|(.., order)| *order).next_back());
+        judge.shows_deletion(versions, has, &given).map_err(|what| {
+            format!("a copy of {shard} with cut {cut} {what} {}", name(table, key))
+        })?;
+        let Some(expected) = judge.expected(versions, cut) else { continue };
         if has.is_none_or(|has| has < expected) {
             let has = has.map_or("nothing".into(), |(epoch, clock)| format!("{epoch} {clock}"));
             return Err(format!(

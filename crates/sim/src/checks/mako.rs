@@ -222,7 +222,8 @@ fn replica(
                 moment
                     .blame("M9", copies::has_finals(settled.0, settled.1, watermarks, durable))?;
             }
-            let given = SentChunk { shard, cut, from, until, rows, undecided };
+            let settled = settled.1;
+            let given = SentChunk { shard, cut, from, until, rows, settled, watermarks, undecided };
             moment.blame("M10", copies::check(given, installed, transactions, durable))?;
         }
         MakoObservation::Inherited { shard, stamp: _, table, key } => {

@@ -32,6 +32,7 @@ impl Subject for Mako {
         ("copy-keeps-deleted", MakoPlantedBug::CopyKeepsDeleted),
         ("copy-by-clock", MakoPlantedBug::CopyByClock),
         ("copy-without-watermarks", MakoPlantedBug::CopyWithoutWatermarks),
+        ("copy-watermarks-of-rows", MakoPlantedBug::CopyWatermarksOfRows),
         ("copy-without-undecided", MakoPlantedBug::CopyWithoutUndecided),
         ("install-undecided-above", MakoPlantedBug::InstallUndecidedAbove),
         ("wait-forever", MakoPlantedBug::WaitForever),

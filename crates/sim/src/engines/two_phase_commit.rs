@@ -10,8 +10,12 @@ use shoal_two_phase_commit::{TwoPhaseCommit, TwoPhaseCommitOptions, TwoPhaseComm
 use shoal_types::Random;
 use std::time::Duration;
 
-/// Where a round trip takes so long, a stream decides a hundred entries a second in some seeds.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(150);
+/// Where a round trip takes so long, a stream decides a few hundred entries a second in some seeds.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// From this round trip on, a thousand attempts with small parts would keep a stream busy for a minute and more.
+const SLOW_ROUND_TRIP: Duration = Duration::from_millis(8);
+/// Parts of fewer bytes or fewer writes are small.
+const SMALL_PART: (usize, usize) = (16 << 10, 1 << 10);
 
 impl Subject for TwoPhaseCommit {
     /// It has no stamps, and its epochs are not settled; no majority is lost.
@@ -79,10 +83,16 @@ impl Subject for TwoPhaseCommit {
         let mut parts = random.fork(2);
         options.part_bytes_max = one_of(&mut parts, &[1, 100, 1 << 20]);
         options.part_writes_max = one_of(&mut parts, &[1, 2, 1 << 12]);
+        let (bytes, writes) = SMALL_PART;
         if round_trip >= LONG_ROUND_TRIP {
             // Each part is an entry: what clients write would take a slow stream longer than the run may last (seed 33865351).
-            options.part_bytes_max = options.part_bytes_max.max(16 << 10);
-            options.part_writes_max = options.part_writes_max.max(1 << 10);
+            options.part_bytes_max = options.part_bytes_max.max(bytes);
+            options.part_writes_max = options.part_writes_max.max(writes);
+        }
+        let is_small = options.part_bytes_max < bytes || options.part_writes_max < writes;
+        if is_small && round_trip >= SLOW_ROUND_TRIP {
+            // The stream gets the parts of each attempt, also of one that is given up (seed 538875565).
+            options.limits.attempts_max = options.limits.attempts_max.min(20);
         }
         options.replay_bytes_max = one_of(&mut parts, &[1, 1000, 1 << 20]);
         // In most seeds no transaction is long enough to need slices.

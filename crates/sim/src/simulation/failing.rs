@@ -389,6 +389,7 @@ impl<E: Simulated> Simulation<E> {
         self.work.crashes += 1;
         self.digest.word(u64::from(node.0) << 8 | 0xc0);
         self.cluster.end_instance(node, power);
+        self.ended_at.insert(node, self.now);
         self.break_connections_to(node);
         if let Some(checks) = &mut self.checks {
             checks.crashed(node);
@@ -495,7 +496,11 @@ impl<E: Simulated> Simulation<E> {
         let nodes = (0..self.cluster.clocks.len() as u32).map(NodeId);
         let mut others = nodes.filter(|other| *other != node && self.cluster.is_member(*other));
         let is_there = |other| match self.configuration() {
-            Some(truth) => self.cluster.is_up(other) && self.is_admitted_as_known(other, truth),
+            Some(truth) => {
+                self.cluster.is_up(other)
+                    && self.is_admitted_as_known(other, truth)
+                    && self.has_lease_beyond(other, node)
+            }
             None => self.cluster.is_up(other),
         };
         let are_well = others.all(is_there);
@@ -505,6 +510,19 @@ impl<E: Simulated> Simulation<E> {
             && !self.forgetful.keys().any(is_lost)
             && !self.lacks_copies()
             && !self.checks.as_ref().is_some_and(|checks| checks.is_only_replica(node))
+    }
+
+    /// Whether the lease of one node lasts for longer than any that the last process of another can have had. A voter counts until its
+    /// lease ends: where one ends before that of a node whose disk is lost, and is not renewed, the managers declare it
+    /// dead while they do not know of the disk, and the majority is gone (zeus, seed 807311122).
+    fn has_lease_beyond(&self, other: NodeId, ended: NodeId) -> bool {
+        let Some(ended_at) = self.ended_at.get(&ended) else { return true };
+        let host = self.cluster.worker_at(WorkerPlace { node: other, worker: WorkerId(0) });
+        let client = self.cluster.worker(host).and_then(|worker| worker.manager_client());
+        let lease_end = client.and_then(ManagerClient::lease_end);
+        // What the process had sent last may have been on its way for a while.
+        let last = *ended_at + self.lease() + self.lease() / 4;
+        lease_end.is_some_and(|end| self.cluster.clocks[other.0 as usize].when(end) >= last)
     }
 
     /// The managers have applied a command: replicas that had lost their memory may have caught up.

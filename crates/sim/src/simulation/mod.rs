@@ -140,6 +140,8 @@ pub struct Simulation<E: Simulated> {
     forgetful: BTreeMap<NodeId, bool>,
     /// The incarnation that the managers knew of a node when its memory was last lost.
     forgot_after: BTreeMap<NodeId, Incarnation>,
+    /// When the last process of each node ended.
+    ended_at: BTreeMap<NodeId, Time>,
     /// Nodes that stay crashed until the end of the run.
     gone: BTreeSet<NodeId>,
     /// The shard that is lost for good.
@@ -207,6 +209,7 @@ impl<E: Simulated> Simulation<E> {
             recoveries: Recoveries::new(topology.shards(), topology.workers()),
             forgetful: BTreeMap::new(),
             forgot_after: BTreeMap::new(),
+            ended_at: BTreeMap::new(),
             gone: BTreeSet::new(),
             lost: None,
             accepted_loss: None,

@@ -23,7 +23,14 @@ impl Mako {
             self.replay_blocked(effects);
         }
         if self.leader_shards.is_recovering() {
-            self.recover_all(effects);
+            // Twice: an entry that is appended here may be the last that says how an epoch ended.
+            for _ in 0..2 {
+                if holds_lease {
+                    // What this event or another worker has brought counts: what is committed is replayed, not inherited.
+                    self.release(effects);
+                }
+                self.recover_all(effects);
+            }
         }
         if holds_lease {
             if !self.deferred.is_empty() {

@@ -173,8 +173,7 @@ impl Mako {
             let ballot = leader_state.ballot();
             self.keep_undecided(at);
             let replica = self.shared.replica(shard).expect("held");
-            if replica.recover(ballot) {
-                self.install_undecided(at, effects);
+            if replica.recover(ballot) && self.install_undecided(at, effects) {
                 self.shared.replica(shard).expect("held").install(ballot);
             }
             self.runtime.nudge_others(effects);
@@ -194,7 +193,8 @@ impl Mako {
         }
     }
 
-    /// Are the ends of the shard at this place durable of all epochs before the leadership?
+    /// Has this worker gone by how the shard at this place ended all epochs before the leadership? What its stream has of them
+    /// waits no more then, unless it is undecided (seed 1075745351).
     fn knows_former_ends(&self, at: usize) -> bool {
         let (shard, Some(leader_state)) =
             (self.leader_shards[at].lead.shard, &self.leader_shards[at].leader_state)
@@ -202,7 +202,7 @@ impl Mako {
             return false;
         };
         let mut former = self.epochs.iter().filter(|live| live.epoch() < leader_state.since());
-        former.all(|live| live.watermark().has_ended(shard))
+        former.all(|live| self.watermarks.borrow().end_of(live.epoch(), shard).is_some())
     }
 
     /// All that was inherited is decided: nothing of the epochs before this leadership follows in this worker's

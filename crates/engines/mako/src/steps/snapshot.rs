@@ -21,7 +21,7 @@
 //! draws clocks, and where its watermark has reached a clock, every stream has decided its pieces up to that
 //! clock (M3, M4), for good (M9). A piece that was never decided lies above every safe clock that its stream
 //! decided in its epoch, and so above the shard's watermark and its end. What a sender has from a copy keeps of its
-//! stamp only epoch and clock. Therefore each part says how far the sender knows the epochs of its rows to be durable,
+//! stamp only epoch and clock. Therefore each part says how far the sender knows all epochs to be durable that were not settled,
 //! read after the rows were, and the receiver takes that over before it stores any of them. By induction over copies of
 //! copies each node's watermarks cover the whole stamp of every row that it has from a copy, whether the store keeps
 //! that stamp or the short one, or had the version before. So the sender decides by its watermarks alone, what a receiver
@@ -32,7 +32,8 @@
 //! what is below a version that the watermarks cover, and the sender asks the same watermarks, later.
 //! So a key that a part lacks has no committed value: its newest committed version is a tombstone, or was one
 //! until that left the index, or there is none. Tombstones that are not committed hide nothing from a copy, and
-//! never leave the index.
+//! never leave the index. The receiver's watermarks cover the tombstone, too: where its entry is still to come, it is committed
+//! when it comes, and what is older gives way to it (`undecided_versions.rs`).
 //!
 //! **What is undecided goes beside the rows** (rule M12): versions in decided entries of which only another shard can say
 //! whether they count, with their stamps. `undecided_versions.rs` has what becomes of them at the receiver.
@@ -271,18 +272,25 @@ impl Mako {
         }
     }
 
-    /// The watermarks that the receiver of these rows needs for their epochs: see [`SnapshotChunk::watermarks`].
+    /// What the receiver of a part needs to know of epochs: see [`ChunkContents::watermarks`].
     fn watermarks_of(
         &self,
         rows: &[ChunkRow],
         settled: Epoch,
         is_first: bool,
     ) -> Vec<VectorWatermark> {
-        let epochs: BTreeSet<Epoch> = rows.iter().map(|row| row.epoch).collect();
-        let later = epochs.into_iter().filter(|epoch| *epoch > settled);
-        let later = later.map(|epoch| self.shared.epochs.watermark(epoch).expect("rows have it"));
+        let faults = self.options().faults;
+        let epochs = &self.shared.epochs;
+        let forgotten = self.watermarks.borrow().forgotten();
+        let is_told = |epoch: &Epoch| {
+            // How one ended that is forgotten counts for nothing but its rows.
+            *epoch > forgotten && !faults.has(MakoPlantedBug::CopyWatermarksOfRows)
+                || rows.iter().any(|row| row.epoch == *epoch)
+        };
+        let later = (settled.0 + 1..=epochs.open().0).map(Epoch).filter(is_told);
+        let later = later.map(|epoch| epochs.watermark(epoch).expect("it has opened"));
         let watermarks = self.watermarks.borrow();
-        let says = is_first && !self.options().faults.has(MakoPlantedBug::SnapshotWithoutFinals);
+        let says = is_first && !faults.has(MakoPlantedBug::SnapshotWithoutFinals);
         let finals = watermarks.partial(settled).filter(|_| says).cloned();
         finals.chain(later).collect()
     }
@@ -420,8 +428,8 @@ impl Mako {
         Epoch(self.runtime.worker_context.epoch.get().0.saturating_add(EPOCHS_AHEAD_MAX))
     }
 
-    /// Takes over what the sender knows of the epochs of a part's rows, so that this node takes each of them for
-    /// committed, in all that it is asked later (rule M10). Says whether that is so.
+    /// Takes over what the sender of a part knows of epochs, so that this node takes each row for committed, and each deletion that the
+    /// part shows by lacking a row, in all that it is asked later (rule M10). Says whether that is so of the rows.
     fn learn_watermarks(&mut self, part: &SnapshotChunk, effects: &mut MakoEffects) -> bool {
         if self.options().faults.has(MakoPlantedBug::CopyWithoutWatermarks) {
             return true;
