@@ -139,7 +139,7 @@ pub const BOUNDS: &[CatchBound] = &[
     // Disks are put back in the seeds from 15 · 2^26 on.
     ("mako", "believe-older-disks", "M4", STREAMS, 300),
     // A majority whose loss is accepted returns with its disks in the seeds from 2^30 on.
-    ("mako", "join-before-begun", "M9", &["M9", "M10", "assertion"], 600),
+    ("mako", "join-before-begun", "M9", &["M3", "M9", "M10", "assertion"], 600),
     ("mako", "count-void-voters", "M12", &["liveness"], 60),
     ("two-phase-commit", "resolve-without-row", "exactly once", FORGOTTEN, 1_000),
     ("two-phase-commit", "create-again", "exactly once", TABLES, 1_000),

@@ -78,8 +78,8 @@ const FOUND_IN_TWO_PHASE_COMMIT: [u64; 16] = [
 ];
 
 /// Seeds that found one while `zeus` ran.
-const FOUND_IN_ZEUS: [u64; 9] =
-    [15, 32, 45, 1_900_332, 8_389_005, 8_449_632, 8_600_072, 8_600_099, 807_309_673];
+const FOUND_IN_ZEUS: [u64; 10] =
+    [15, 32, 45, 1_900_332, 8_389_005, 8_449_632, 8_600_072, 8_600_099, 807_309_673, 807_311_122];
 
 /// Seeds that found one while `tiga` ran.
 const FOUND_IN_TIGA: [u64; 7] =
@@ -117,7 +117,8 @@ fn kept<E: Subject>(seed: u64, options: RunOptions) -> RunReport {
 
 #[test]
 fn seeds_keep_the_rules_of_mako() {
-    let coverage = seeds_keep_the_rules::<Mako>(0..4);
+    // Of the first seeds, which `./check sim` runs all, those that are quick.
+    let coverage = seeds_keep_the_rules::<Mako>([1, 3, 4, 6, 7]);
     assert!(coverage.settled > 0 && coverage.led > 0, "no epoch ended, or no leader was replaced");
 }
 
@@ -132,7 +133,7 @@ fn seeds_that_found_something_keep_the_rules() {
 #[test]
 fn seeds_keep_the_rules_of_two_phase_commit() {
     // In the last one, a follower waits for a stream while others have much to replay.
-    seeds_keep_the_rules::<TwoPhaseCommit>((0..2).chain([807_307_627]));
+    seeds_keep_the_rules::<TwoPhaseCommit>([1, 4, 6, 7, 807_307_627]);
 }
 
 #[test]
@@ -196,11 +197,12 @@ fn seeds_on_bad_disks_keep_the_rules<E: Subject>() {
 }
 
 /// From the first seed on, a majority of a shard's voters loses power, an operator accepts that, and it returns with its disks. With
-/// `join-before-begun`, in the last two a node is asked what it knows of the shard while one of its workers reads its checkpoint.
+/// `join-before-begun`, in the two after those a node is asked what it knows of the shard while one of its workers reads its checkpoint.
+/// In the last one a leader learned how epochs had ended within the step in which it recovered.
 #[test]
 fn seeds_with_an_accepted_loss_on_disks_keep_the_rules_of_mako() {
     let mut returned = 0;
-    for seed in ((1 << 30)..(1 << 30) + 4).chain([1_073_741_938, 1_073_741_948]) {
+    for seed in ((1 << 30)..(1 << 30) + 4).chain([1_073_741_938, 1_073_741_948, 1_075_745_351]) {
         returned += kept::<Mako>(seed, RunOptions::default()).metrics.work.majorities_returned;
     }
     assert!(returned > 2, "majorities returned: {returned}");

@@ -78,11 +78,13 @@ impl FaultsCommand {
             0 => "\n\nevery bug was caught\n".to_owned(),
             missed => format!("\n\n{missed} of {} bugs were not caught\n", found.len()),
         })?;
-        let stale = found.iter().filter(|found| !found.as_recorded).count();
-        if !self.search && stale > 0 {
+        let stale = found.iter().filter(|found| !found.as_recorded);
+        let stale: Vec<&str> = stale.map(|found| found.planted.name).collect();
+        if !self.search && !stale.is_empty() {
             print(&format!(
-                "{stale} recorded seeds catch nothing any more. To record others:\n\n  \
-                 shoal sim --faults --search --engine {engine} --record crates/sim/src/caught.txt\n"
+                "not caught at the recorded seed: {}. To record others:\n\n  \
+                 shoal sim --faults --search --engine {engine} --record crates/sim/src/caught.txt\n",
+                stale.join(", ")
             ))?;
         }
         if let Some(file) = &self.record {

@@ -5,6 +5,7 @@ use super::search::{SearchTally, SeedSearch};
 use crate::duration::span;
 use crate::terminal::table;
 use shoal_sim::metrics::Metrics;
+use shoal_sim::planted;
 use shoal_sim::{RunReport, SimulatedEngine};
 use shoal_workloads::report::words;
 use std::fmt::Write;
@@ -181,14 +182,25 @@ pub fn verdict(engine: &str, fault: Option<BugChoice>, first: u64, tally: &Searc
         ),
         (Some(planted), Some((number, seed, rule))) => format!(
             "\n{engine}: {} was caught by {rule}, in the {} of the seeds from {first} (seed {seed}); \
-             {} of {seeds} caught it\n",
+             {} of {seeds} caught it\n{}",
             planted.name,
             ordinal(number + 1),
-            words::count(tally.failures)
+            words::count(tally.failures),
+            unexpected(engine, planted, rule)
         ),
         (Some(planted), None) => {
             format!("\n{engine}: {} was not caught: {seeds} kept every rule\n", planted.name)
         }
+    }
+}
+
+/// What is said of a rule that is none of those that have to catch the bug.
+fn unexpected(engine: &str, planted: BugChoice, rule: &str) -> String {
+    match planted::all(engine).iter().find(|case| case.name == planted.name) {
+        Some(case) if !case.is_caught_by(rule) => {
+            format!("This proves nothing: it should be caught by {}\n", case.caught_by.join(", "))
+        }
+        _ => String::new(),
     }
 }
 
